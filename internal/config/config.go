@@ -1,0 +1,113 @@
+package config
+
+import "time"
+
+// Config is one complete, checked configuration. Keys documents units and ranges of every field; sizes are in bytes,
+// lengths in tokens, ages in ticks of the scheduler.
+type Config struct {
+	HTTP    HTTP
+	Decode  Decode
+	Prefill Prefill
+	Model   Model
+	Router  Router
+	Policy  Policy
+	Plugins Plugins
+	Log     Log
+}
+
+// HTTP is the listener that clients talk to.
+type HTTP struct {
+	Host          string
+	Port          int
+	MaxBody       int64
+	MaxQueue      int
+	ShutdownGrace time.Duration
+	ReadTimeout   time.Duration
+	WriteStall    time.Duration
+}
+
+// Decode is the decode instance: its ranks, its tiers and the rules of its scheduler.
+type Decode struct {
+	Ranks                int
+	PageSize             int
+	MaxTotalTokens       int
+	L2Ratio              float64
+	MaxRunning           int
+	MetadataSlots        int
+	MaxNewTokens         int
+	ReservedDecodeTokens int
+	Overcommit           float64
+	HoldTicks            int
+	StarveTicks          int
+	DrainTicks           int
+	TransferTicks        int
+	AdmitWindow          int
+	Operations           int
+	LoadFailures         int
+	IdleTick             time.Duration
+	ExchangeDeadline     time.Duration
+	IngressSlice         int64
+	Checksums            bool
+	MaxTokensPerRequest  int
+}
+
+// Prefill is the prefill instance.
+type Prefill struct {
+	TP          int
+	ChunkTokens int
+	StagingRing int64
+}
+
+// Model is what makes tokens.
+type Model struct {
+	Name               string
+	VocabSize          int
+	Layers             int
+	BytesPerTokenLayer int
+	Seed               int
+}
+
+// Router is the part in front of prefill and decode.
+type Router struct {
+	Retries int
+}
+
+// Policy names the policy of each hook and says when a misbehaving one is quarantined.
+type Policy struct {
+	QuarantineFaults      int
+	QuarantineWindowTicks int
+	Gate                  Hook
+	Reserve               Hook
+	Admit                 Hook
+}
+
+// Hook is one policy. Exactly one of Builtin and Path is set; with a Path, Engine is EngineWasm.
+type Hook struct {
+	// Builtin is the name of a shipped policy.
+	Builtin string
+	// Path is a Wasm module. A relative path in a file starts at the file's folder, elsewhere at the working folder.
+	Path string
+	// Engine is EngineWasm or EngineNative.
+	Engine string
+	// Config is the policy's own table as one JSON object: keys sorted bytewise, no spaces, integers within 64 bits and
+	// floats always with a point or an exponent. It is "{}" where no table is given.
+	Config []byte
+}
+
+// The engines that can run a policy.
+const (
+	EngineWasm   = "wasm"
+	EngineNative = "native"
+)
+
+// Plugins is the host side of policies.
+type Plugins struct {
+	// CacheDir holds compiled modules; empty means the user's cache folder.
+	CacheDir string
+}
+
+// Log is what is logged, and how.
+type Log struct {
+	Level  string
+	Format string
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// crossChecks judges keys against each other. A check is skipped while one of its keys is wrong by itself.
+func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
+	d, p, m := cfg.Decode, cfg.Prefill, cfg.Model
+	fail := func(cond bool, key, text string, args ...any) {
+		if p, ok := l.cross(cond, key, text, args...); ok {
+			l.problems = append(l.problems, p)
+		}
+	}
+	warn := func(cond bool, key, text string, args ...any) {
+		if p, ok := l.cross(cond, key, text, args...); ok {
+			warnings = append(warnings, p)
+		}
+	}
+	l.unlessBad(func() {
+		fail(d.MaxTotalTokens < 2*d.PageSize, "decode.max_total_tokens",
+			"is %d, but L1 needs at least two pages of decode.page_size (%d); write %d or more", d.MaxTotalTokens, d.PageSize, 2*d.PageSize)
+		warn(d.MaxTotalTokens%d.PageSize != 0 && d.MaxTotalTokens >= 2*d.PageSize, "decode.max_total_tokens",
+			"is %d, which is no multiple of decode.page_size (%d); %d are used",
+			d.MaxTotalTokens, d.PageSize, d.MaxTotalTokens-d.MaxTotalTokens%max(d.PageSize, 1))
+	}, "decode.max_total_tokens", "decode.page_size")
+	l.unlessBad(func() {
+		fail(d.ReservedDecodeTokens >= d.MaxTotalTokens, "decode.reserved_decode_tokens",
+			"is %d, which leaves nothing of decode.max_total_tokens (%d) to admit into; write less", d.ReservedDecodeTokens, d.MaxTotalTokens)
+	}, "decode.reserved_decode_tokens", "decode.max_total_tokens")
+	l.unlessBad(func() {
+		fail(d.MaxTokensPerRequest > d.MaxTotalTokens, "decode.max_tokens_per_request",
+			"is %d, more than decode.max_total_tokens (%d) can hold; write less, or 0 for what fills L1", d.MaxTokensPerRequest, d.MaxTotalTokens)
+	}, "decode.max_tokens_per_request", "decode.max_total_tokens")
+	l.unlessBad(func() {
+		fail(d.IdleTick > d.ExchangeDeadline/4, "decode.idle_tick",
+			"is %s, but idle ranks must meet within a quarter of decode.exchange_deadline (%s); write %s or less",
+			formatDuration(d.IdleTick), formatDuration(d.ExchangeDeadline), formatDuration((d.ExchangeDeadline / 4).Truncate(time.Microsecond)))
+	}, "decode.idle_tick", "decode.exchange_deadline")
+	l.unlessBad(func() {
+		warn(d.L2Ratio == 0, "decode.l2_ratio", "is 0, so there is no L2: nothing evicted from L1 can be restored")
+		warn(d.L2Ratio > 0 && d.L2Ratio < 1, "decode.l2_ratio",
+			"is %v, so L2 is smaller than L1: pages are evicted from L2 while L1 still holds them", d.L2Ratio)
+	}, "decode.l2_ratio")
+	l.unlessBad(func() {
+		page := int64(d.PageSize) * int64(m.Layers) * int64(m.BytesPerTokenLayer)
+		fail(p.StagingRing < page, "prefill.staging_ring",
+			"is %s, but one page is %s (decode.page_size x model.layers x model.bytes_per_token_layer); write %q or more",
+			formatSize(p.StagingRing), formatSize(page), formatSize(page))
+	}, "prefill.staging_ring", "decode.page_size", "model.layers", "model.bytes_per_token_layer")
+	return warnings
+}
+
+func (l *loader) unlessBad(check func(), names ...string) {
+	for _, name := range names {
+		if l.bad[name] {
+			return
+		}
+	}
+	check()
+}
+
+// cross makes the problem of one failed check, placed where the key got its value.
+func (l *loader) cross(cond bool, key, text string, args ...any) (Problem, bool) {
+	if !cond {
+		return Problem{}, false
+	}
+	s := l.effective(l.byName[key])
+	return Problem{Source: s.source, Key: key, Text: key + " " + fmt.Sprintf(text, args...), order: s.order}, true
+}

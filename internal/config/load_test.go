@@ -1,0 +1,323 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func mustLoad(t *testing.T, src Sources) *Config {
+	t.Helper()
+	cfg, _, err := Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestProblemsOfAFile(t *testing.T) {
+	cases := []struct {
+		name string
+		file string
+		want []string // each line of the error begins with one of these, in order
+	}{
+		{"key in the wrong section", "[http]\nranks = 2\n",
+			[]string{"c.toml:2: unknown key http.ranks; did you mean decode.ranks?"}},
+		{"misspelt key", "[decode]\n\npage_sise = 64\n",
+			[]string{"c.toml:3: unknown key decode.page_sise; did you mean decode.page_size?"}},
+		{"misspelt key outside any section", "page_sise = 64\n",
+			[]string{"c.toml:1: unknown key page_sise; did you mean decode.page_size?"}},
+		{"misspelt section", "[decod]\nranks = 1\n",
+			[]string{"c.toml:1: unknown section [decod]; did you mean [decode]?",
+				"c.toml:2: unknown key decod.ranks; did you mean decode.ranks?"}},
+		{"section like none", "[hicahe]\nratio = 2\n",
+			[]string{"c.toml:1: unknown section [hicahe]; the sections are http, decode",
+				"c.toml:2: unknown key hicahe.ratio; "}},
+		{"misspelt hook keeps its own key", "[policy.reserv]\nbuiltin = \"none\"\n",
+			[]string{"c.toml:1: unknown section [policy.reserv]; did you mean [policy.reserve]?",
+				"c.toml:2: unknown key policy.reserv.builtin; did you mean policy.reserve.builtin?"}},
+		{"key like none", "[http]\nquality_of_service = 1\n",
+			[]string{"c.toml:2: unknown key http.quality_of_service; the nearest valid name is "}},
+		{"dotted key", "http.prt = 1\n", []string{"c.toml:1: unknown key http.prt; did you mean http.port?"}},
+		{"quoted key", "[http]\n\"po.rt\" = 1\n", []string{`c.toml:2: unknown key http."po.rt"; did you mean http.port?`}},
+		{"quoted key with a dot is not a path", "\"http.port\" = 1\n", []string{`c.toml:1: unknown key "http.port"; did you mean http.port?`}},
+		{"inline table", "http = { host = \"::1\", prt = 1 }\n", []string{"c.toml:1: unknown key http.prt; did you mean http.port?"}},
+		{"upper case", "[http]\nPORT = 1\n", []string{"c.toml:2: unknown key http.PORT; did you mean http.port?"}},
+		{"line after long strings and arrays", "[policy.gate.config]\ntext = \"\"\"\none\n\"two\"\n\"\"\"\nlist = [ # why\n 1,\n 2,\n]\n[http]\nprt = 1\n",
+			[]string{"c.toml:11: unknown key http.prt; did you mean http.port?"}},
+		{"below the range", "[decode]\nranks = 0\n", []string{"c.toml:2: decode.ranks is 0, allowed is 1 to 8"}},
+		{"above the range", "[decode]\nranks = 9\n", []string{"c.toml:2: decode.ranks is 9, allowed is 1 to 8"}},
+		{"open end of a range", "[decode]\novercommit = 0.0\n", []string{"c.toml:2: decode.overcommit is 0.0, allowed is more than 0, up to 1"}},
+		{"not a number", "[decode]\nl2_ratio = nan\n", []string{"c.toml:2: decode.l2_ratio is NaN, allowed is 0 to 64"}},
+		{"infinite", "[decode]\nl2_ratio = inf\n", []string{"c.toml:2: decode.l2_ratio is +Inf, allowed is 0 to 64"}},
+		{"integer overflow", "[http]\nport = 99999999999999999999\n", []string{"c.toml:2: http.port is 99999999999999999999, allowed is 0 to 65535"}},
+		{"hex overflow", "[http]\nport = 0xfffffffffffffffff\n", []string{"c.toml:2: http.port is 0xfffffffffffffffff, allowed is 0 to 65535"}},
+		{"float overflow", "[decode]\nl2_ratio = 1e999\n", []string{"c.toml:2: decode.l2_ratio is 1e999, allowed is 0 to 64"}},
+		{"size overflow", "[http]\nmax_body = \"9999999999999GiB\"\n", []string{"c.toml:2: http.max_body is 9999999999999GiB, allowed is 1KiB to 1GiB"}},
+		{"size in digits overflow", "[http]\nmax_body = \"99999999999999999999B\"\n", []string{"c.toml:2: http.max_body is 99999999999999999999B, allowed is 1KiB to 1GiB"}},
+		{"duration overflow", "[http]\nread_timeout = \"99999999999h\"\n", []string{"c.toml:2: http.read_timeout is 99999999999h, allowed is 10ms to 1h"}},
+		{"overflow in a free table", "[policy.gate.config]\nn = [1, 99999999999999999999]\n",
+			[]string{"c.toml:2: policy.gate.config.n holds 99999999999999999999, which does not fit 64 bits"}},
+		{"duration without a unit", "[http]\nread_timeout = \"30\"\n", []string{`c.toml:2: http.read_timeout is 30, which has no unit; write "30s"`}},
+		{"duration as a number", "[http]\nread_timeout = 30\n", []string{`c.toml:2: http.read_timeout is 30, which has no unit; write "30s"`}},
+		{"duration of zero without a unit", "[http]\nshutdown_grace = \"0\"\n", []string{`c.toml:2: http.shutdown_grace is 0, which has no unit; write "0s"`}},
+		{"short duration without a unit", "[decode]\nidle_tick = 20\n", []string{`c.toml:2: decode.idle_tick is 20, which has no unit; write "20ms"`}},
+		{"size without a unit", "[http]\nmax_body = 8\n", []string{`c.toml:2: http.max_body is 8, which has no unit; write "8MiB"`}},
+		{"size in bytes without a unit", "[http]\nmax_body = \"1048576\"\n", []string{`c.toml:2: http.max_body is 1048576, which has no unit; write "1048576B"`}},
+		{"decimal size unit", "[http]\nmax_body = \"8MB\"\n", []string{`c.toml:2: http.max_body has the unit "MB", which is not known; write "8MiB"`}},
+		{"unknown duration unit", "[http]\nread_timeout = \"30 sec\"\n", []string{`c.toml:2: http.read_timeout is "30 sec"; it must be a number and one of the units ms, s, m, h`}},
+		{"unknown enum", "[log]\nlevel = \"inof\"\n", []string{`c.toml:2: log.level is "inof", must be one of debug, info, warn, error; did you mean "info"?`}},
+		{"unknown builtin", "[policy.gate]\nbuiltin = \"restore-gate\"\n", []string{`c.toml:2: policy.gate.builtin is "restore-gate", must be one of restore-gated, pending-only, ungated; did you mean "restore-gated"?`}},
+		{"string for an integer", "[decode]\npage_size = \"64\"\n", []string{`c.toml:2: decode.page_size must be an integer, is the string "64"`}},
+		{"float for an integer", "[decode]\npage_size = 64.0\n", []string{`c.toml:2: decode.page_size must be an integer, is the number 64.0`}},
+		{"integer for a flag", "[decode]\nchecksums = 1\n", []string{`c.toml:2: decode.checksums must be true or false, is the integer 1`}},
+		{"table for a value", "[http.port]\n", []string{"c.toml:1: http.port must be an integer, is a table"}},
+		{"value for a section", "http = 3\n", []string{"c.toml:1: http is a section and not a value, is the integer 3; write [http]"}},
+		{"list of sections", "[[http]]\nport = 1\n", []string{"c.toml:1: http is a section and not a value, is an array of tables; write [http]"}},
+		{"value for a free table", "[policy.gate]\nconfig = 1\n", []string{"c.toml:2: policy.gate.config must be a table, is the integer 1"}},
+		{"infinite in a free table", "[policy.gate.config]\na.b = [inf]\n", []string{"c.toml:1: policy.gate.config holds +Inf at a.b[0], which JSON cannot say"}},
+		{"bad host", "[http]\nhost = \"a b\"\n", []string{`c.toml:2: http.host is "a b", must be an IP address or a host name`}},
+		{"control character", "[model]\nname = \"a\\nb\"\n", []string{`c.toml:2: model.name is "a\nb", which holds a control character`}},
+		{"builtin and path", "[policy.admit]\nbuiltin = \"greedy\"\npath = \"a.wasm\"\n", []string{"c.toml:3: policy.admit.builtin and policy.admit.path are both set; remove one"}},
+		{"neither builtin nor path", "[policy.admit]\nbuiltin = \"\"\n", []string{"c.toml:2: neither policy.admit.builtin nor policy.admit.path is set; set one"}},
+		{"native path", "[policy.admit]\npath = \"a.wasm\"\nengine = \"native\"\n", []string{`c.toml:3: policy.admit.engine is "native", but policy.admit.path (c.toml:2) is a Wasm module`}},
+		{"less than two pages", "[decode]\npage_size = 64\nmax_total_tokens = 127\nreserved_decode_tokens = 0\n", []string{"c.toml:3: decode.max_total_tokens is 127, but L1 needs at least two pages of decode.page_size (64); write 128 or more"}},
+		{"reserve of everything", "[decode]\nmax_total_tokens = 512\n", []string{"default: decode.reserved_decode_tokens is 512, which leaves nothing of decode.max_total_tokens (512)"}},
+		{"request larger than L1", "[decode]\nmax_tokens_per_request = 65537\n", []string{"c.toml:2: decode.max_tokens_per_request is 65537, more than decode.max_total_tokens (65536)"}},
+		{"idle ticks too far apart", "[decode]\nidle_tick = \"501ms\"\n", []string{"c.toml:2: decode.idle_tick is 501ms, but idle ranks must meet within a quarter of decode.exchange_deadline (2s); write 500ms or less"}},
+		{"ring smaller than a page", "[prefill]\nstaging_ring = \"4KiB\"\n[model]\nbytes_per_token_layer = 1024\n", []string{`c.toml:2: prefill.staging_ring is 4KiB, but one page is 32KiB (decode.page_size x model.layers x model.bytes_per_token_layer); write "32KiB" or more`}},
+		{"a wrong key hides no cross check of others", "[decode]\npage_size = 0\nidle_tick = \"1s\"\n",
+			[]string{"c.toml:2: decode.page_size is 0, allowed is 1 to 1024", "c.toml:3: decode.idle_tick is 1s, but"}},
+		{"duplicate key stops", "[http]\nport = 1\nranks = 1\nport = 2\n", []string{"c.toml:4: the key http.port is written twice, first on line 2; remove one"}},
+		{"duplicate section stops", "[http]\n[log]\nx = 1\n[http]\n", []string{"c.toml:4: the section [http] is written twice, first on line 1; remove one"}},
+		{"syntax error stops", "[http]\nranks = 1\nport = = 2\n", []string{"c.toml:3: expected value but found '='"}},
+		{"unclosed string", "[http]\nhost = \"a\n", []string{"c.toml:2: "}},
+		{"overflow and syntax error", "[http]\nport = 99999999999999999999\nx = = 2\n", []string{"c.toml:3: "}},
+		{"everything at once, by line", "[http]\nranks = 1\nport = 70000\n[log]\nlevel = \"loud\"\n[hicahe]\n",
+			[]string{"c.toml:2: unknown key http.ranks", "c.toml:3: http.port is 70000", "c.toml:5: log.level", "c.toml:6: unknown section [hicahe]"}},
+		{"windows line ends and byte order mark", "\xef\xbb\xbf[http]\r\nprt = 1\r\n", []string{"c.toml:2: unknown key http.prt"}},
+		{"too deep", "a = " + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "\n", []string{"c.toml:1: tables and arrays nest deeper than 64"}},
+		{"too deep a key", strings.Repeat("a.", 100) + "a = 1\n", []string{"c.toml:1: tables and arrays nest deeper than 64"}},
+		{"empty key", "[policy.gate.config]\na = [1, { \"\" = 2 }]\n", []string{`c.toml:2: a key is empty (""); give it a name`}},
+		{"too large", "#" + strings.Repeat("x", MaxFile), []string{"c.toml:1: the file has 1048577 bytes"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, _, err := Load(Sources{FileName: "c.toml", File: []byte(c.file)})
+			var problems Problems
+			if !errors.As(err, &problems) || cfg != nil {
+				t.Fatalf("got config %v and error %v, want Problems", cfg, err)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(c.want) || len(lines) != len(problems) {
+				t.Fatalf("got %d problems, want %d:\n%v", len(lines), len(c.want), err)
+			}
+			for i, want := range c.want {
+				if !strings.HasPrefix(lines[i], want) {
+					t.Errorf("problem %d:\n got %s\nwant %s", i, lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+// The same wrong values give the same text from each source; only the place differs.
+func TestOneValidationForAllSources(t *testing.T) {
+	cases := []struct{ key, toml, text string }{
+		{"http.port", "70000", "70000"},
+		{"http.port", "99999999999999999999", "99999999999999999999"},
+		{"http.read_timeout", `"30"`, "30"},
+		{"http.read_timeout", `"2h"`, "2h"},
+		{"http.max_body", `"8MB"`, "8MB"},
+		{"log.level", `"loud"`, "loud"},
+		{"decode.overcommit", "1.5", "1.5"},
+		{"decode.ranks", "-1", "-1"},
+		{"http.host", `"a b"`, "a b"},
+		{"policy.gate.config", "{ a = inf }", ""},
+	}
+	for _, c := range cases {
+		t.Run(c.key+"="+c.text, func(t *testing.T) {
+			var k Key
+			for _, k = range Keys() {
+				if k.Name == c.key {
+					break
+				}
+			}
+			sources := map[string]Sources{
+				"f.toml:2":   {FileName: "f.toml", File: fmt.Appendf(nil, "[%s]\n%s = %s\n", k.Section(), k.Leaf(), c.toml)},
+				k.Env():      {Environ: []string{"HOME=/", k.Env() + "=" + c.text}},
+				"--" + c.key: {Flags: map[string]string{c.key: c.text}},
+			}
+			texts := map[string]bool{}
+			for place, src := range sources {
+				_, _, err := Load(src)
+				var problems Problems
+				if !errors.As(err, &problems) || len(problems) != 1 {
+					t.Fatalf("%s: got %v, want one problem", place, err)
+				}
+				if problems[0].Source != place {
+					t.Errorf("got source %s, want %s", problems[0].Source, place)
+				}
+				if problems[0].Key != c.key {
+					t.Errorf("got key %s, want %s", problems[0].Key, c.key)
+				}
+				texts[problems[0].Text] = true
+			}
+			if c.text != "" && len(texts) != 1 {
+				t.Errorf("the sources disagree: %v", texts)
+			}
+		})
+	}
+}
+
+func TestProblemsOfEnvironmentAndFlags(t *testing.T) {
+	_, _, err := Load(Sources{
+		FileName: "c.toml", File: []byte("[http]\nranks = 1\n"),
+		Environ: []string{"SLUICE_HTTP_PROT=1", "PATH=/bin", "SLUICE_POLICY_GATE_CONFIG=[1]", "SLUICE_MODEL_NAME=\xff"},
+		Flags:   map[string]string{"http.prt": "1", "policy.admit.config": `{"a": null}`, "decode.checksums": "yes"},
+	})
+	want := []string{
+		`c.toml:2: unknown key http.ranks; did you mean decode.ranks?`,
+		`SLUICE_HTTP_PROT: no key has this name; did you mean SLUICE_HTTP_PORT? (names that begin with SLUICE_ are the configuration's)`,
+		`SLUICE_MODEL_NAME: model.name is "\xff", which is not valid UTF-8`,
+		`SLUICE_POLICY_GATE_CONFIG: policy.gate.config is "[1]"; it must be one JSON object, such as {"window": 8}`,
+		`--decode.checksums: decode.checksums must be true or false, is "yes"`,
+		`--http.prt: no key has this name; did you mean --http.port?`,
+		`--policy.admit.config: policy.admit.config holds null at a; leave the key out`,
+	}
+	if err == nil || err.Error() != strings.Join(want, "\n") {
+		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	file := []byte("[http]\nport = 2\n[log]\nlevel = \"warn\"\n[decode]\nranks = 4\n")
+	cfg := mustLoad(t, Sources{
+		FileName: "c.toml", File: file,
+		Environ: []string{"SLUICE_HTTP_PORT=3", "SLUICE_LOG_LEVEL=error"},
+		Flags:   map[string]string{"http.port": "4"},
+	})
+	if cfg.HTTP.Port != 4 || cfg.Log.Level != "error" || cfg.Decode.Ranks != 4 || cfg.Decode.PageSize != 16 {
+		t.Errorf("got port %d (flag 4), level %s (env error), ranks %d (file 4), page size %d (default 16)",
+			cfg.HTTP.Port, cfg.Log.Level, cfg.Decode.Ranks, cfg.Decode.PageSize)
+	}
+	if _, _, err := Load(Sources{FileName: "c.toml", File: []byte("[http]\nport = 70000\n"), Flags: map[string]string{"http.port": "4"}}); err == nil {
+		t.Error("a wrong value in the file passes because a flag overrides it")
+	}
+}
+
+func TestValuesOfEveryKind(t *testing.T) {
+	cfg := mustLoad(t, Sources{FileName: "c.toml", File: []byte(`
+http = { host = "::1", port = 0x1F90, read_timeout = "1m30s" }
+decode.l2_ratio = 2
+decode.checksums = false
+prefill.staging_ring = "1536KiB"
+model."seed" = 1_000
+`)})
+	want := Default()
+	want.HTTP.Host, want.HTTP.Port, want.HTTP.ReadTimeout = "::1", 8080, 90*time.Second
+	want.Decode.L2Ratio, want.Decode.Checksums = 2, false
+	want.Prefill.StagingRing, want.Model.Seed = 1536<<10, 1000
+	if !reflect.DeepEqual(cfg, want) {
+		t.Errorf("got  %+v\nwant %+v", cfg, want)
+	}
+}
+
+func TestHookChoice(t *testing.T) {
+	const file = "[policy.gate]\n"
+	cases := []struct {
+		name          string
+		file          string
+		env           []string
+		flags         map[string]string
+		builtin, path string
+	}{
+		{"default", "", nil, nil, "restore-gated", ""},
+		{"path in the file replaces the default", file + `path = "/a.wasm"`, nil, nil, "", "/a.wasm"},
+		{"path of a flag replaces the file's builtin", file + `builtin = "ungated"`, nil, map[string]string{"policy.gate.path": "b.wasm"}, "", "b.wasm"},
+		{"builtin of the environment replaces the file's path", file + `path = "/a.wasm"`, []string{"SLUICE_POLICY_GATE_BUILTIN=ungated"}, nil, "ungated", ""},
+		{"empty builtin beside a path", file + "builtin = \"\"\npath = \"/a.wasm\"", nil, nil, "", "/a.wasm"},
+		{"emptied path falls back to the lower builtin", file + `builtin = "ungated"`, []string{"SLUICE_POLICY_GATE_PATH="}, nil, "ungated", ""},
+		{"relative path starts at the file", file + `path = "sub/a.wasm"`, nil, nil, "", "etc/sub/a.wasm"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := mustLoad(t, Sources{FileName: "etc/c.toml", File: []byte(c.file), Environ: c.env, Flags: c.flags})
+			if g := cfg.Policy.Gate; g.Builtin != c.builtin || g.Path != c.path {
+				t.Errorf("got builtin %q and path %q, want %q and %q", g.Builtin, g.Path, c.builtin, c.path)
+			}
+		})
+	}
+}
+
+func TestFreeTableIsCanonicalJSON(t *testing.T) {
+	const file = `
+[policy.gate.config]
+zeta = 1
+alpha = 1.0
+"a b" = "x\"\\\u0001<é"
+big = 1e30
+day = 1979-05-27
+at = 1979-05-27T07:32:00Z
+[policy.gate.config.nested]
+on = true
+list = [{ b = 1, a = [] }, 2]
+[[policy.gate.config.items]]
+k = 1
+[[policy.gate.config.items]]
+k = 2
+`
+	const want = `{"a b":"x\"\\\u0001<é","alpha":1.0,"at":"1979-05-27T07:32:00Z","big":1e+30,"day":"1979-05-27",` +
+		`"items":[{"k":1},{"k":2}],"nested":{"list":[{"a":[],"b":1},2],"on":true},"zeta":1}`
+	cfg := mustLoad(t, Sources{FileName: "c.toml", File: []byte(file)})
+	if got := string(cfg.Policy.Gate.Config); got != want {
+		t.Errorf("from the file:\n got %s\nwant %s", got, want)
+	}
+	if got := string(cfg.Policy.Admit.Config); got != "{}" {
+		t.Errorf("no table: got %s, want {}", got)
+	}
+	again := mustLoad(t, Sources{Flags: map[string]string{"policy.gate.config": " " + want + "\n"}})
+	if got := string(again.Policy.Gate.Config); got != want {
+		t.Errorf("from a flag:\n got %s\nwant %s", got, want)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	cases := []struct{ name, file, want string }{
+		{"L2 smaller than L1", "[decode]\nl2_ratio = 0.5\n", "c.toml:2: decode.l2_ratio is 0.5, so L2 is smaller than L1"},
+		{"no L2", "[decode]\nl2_ratio = 0\n", "c.toml:2: decode.l2_ratio is 0, so there is no L2"},
+		{"part of a page", "[decode]\nmax_total_tokens = 65537\n", "c.toml:2: decode.max_total_tokens is 65537, which is no multiple of decode.page_size (16); 65536 are used"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, warnings, err := Load(Sources{FileName: "c.toml", File: []byte(c.file)})
+			if err != nil || cfg == nil {
+				t.Fatal(err)
+			}
+			if len(warnings) != 1 || !strings.HasPrefix(warnings[0].String(), c.want) {
+				t.Errorf("got %v, want one that begins with %s", warnings, c.want)
+			}
+		})
+	}
+}
+
+func TestNearest(t *testing.T) {
+	cases := []struct {
+		name, want string
+		close      bool
+	}{
+		{"page_sise", "page_size", true},
+		{"pagesize", "page_size", true},
+		{"prot", "port", true},
+		{"zzzz", "port", false},
+		{"", "port", false},
+	}
+	for _, c := range cases {
+		if got, close := Nearest(c.name, []string{"port", "page_size"}); got != c.want || close != c.close {
+			t.Errorf("%q: got %q, %v, want %q, %v", c.name, got, close, c.want, c.close)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package config
+
+import "strings"
+
+// Nearest is the candidate with the smallest edit distance to name, ignoring case; the first of equals. close reports
+// whether it is near enough to be a slip of the keyboard: at most a third of the longer name, and at least two edits.
+func Nearest(name string, candidates []string) (best string, close bool) {
+	lowest := -1
+	for _, c := range candidates {
+		d := distance(strings.ToLower(name), strings.ToLower(c))
+		if lowest < 0 || d < lowest {
+			best, lowest = c, d
+		}
+	}
+	if lowest < 0 {
+		return "", false
+	}
+	limit := max(2, max(len(name), len(best))/3)
+	return best, lowest <= limit && lowest < max(1, min(len(name), len(best)))
+}
+
+// distance counts insertions, deletions, substitutions and swaps of neighbours (optimal string alignment). Names longer
+// than any real key are cut: they are nobody's near miss.
+func distance(a, b string) int {
+	const longest = 128
+	a, b = a[:min(len(a), longest)], b[:min(len(b), longest)]
+	before, previous, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(previous[j]+1, row[j-1]+1, previous[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, previous, row = previous, row, before
+	}
+	return previous[len(b)]
+}
+
+// nearestKey names the key that a wrong one most likely meant. The same name in another section comes first, then a near
+// miss in its own section, then a near miss of the last part anywhere, then the nearest full name. Of several sections
+// with that name, the one most like the section written wins.
+func nearestKey(path []string) (name string, close bool) {
+	full := strings.Join(path, ".")
+	leaf := path[len(path)-1]
+	section := strings.Join(path[:len(path)-1], ".")
+	var names, leaves, own []string
+	byLeaf := map[string][]string{}
+	for _, k := range keys() {
+		names, leaves = append(names, k.Name), append(leaves, k.Leaf())
+		byLeaf[k.Leaf()] = append(byLeaf[k.Leaf()], k.Name)
+		if k.Section() == section {
+			own = append(own, k.Leaf())
+		}
+	}
+	if same := byLeaf[leaf]; len(same) > 0 {
+		name, _ = Nearest(full, same)
+		return name, true
+	}
+	if best, ok := Nearest(leaf, own); ok {
+		return section + "." + best, true
+	}
+	if best, ok := Nearest(leaf, leaves); ok {
+		name, _ = Nearest(full, byLeaf[best])
+		return name, true
+	}
+	return Nearest(full, names)
+}
+
+// suggestion turns a nearest name into the end of a message.
+func suggestion(name string, close bool) string {
+	if close {
+		return "did you mean " + name + "?"
+	}
+	return "the nearest valid name is " + name
+}
