@@ -1,0 +1,3 @@
+// Package admit exports sluice_admit_v1 for a Go policy module; see package export for how a module is put together. It owns
+// one variable, the registered function, in a module only.
+package admit

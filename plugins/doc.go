@@ -1,0 +1,25 @@
+// Package plugins is the host side of policies: it loads modules, makes instances of them, calls them once a tick, checks
+// what they answer, and answers natively whenever they do not.
+//
+// A Host compiles each module once a process and keeps it by its hash. A Set is one rank's policies: a Runner a hook, over
+// instances that the set owns. A rank runs a module as two instances, one for the local hooks (gate, reserve) and one for
+// the replicated ones (admit), which share no memory.
+//
+//	host := plugins.NewHost(plugins.Options{Log: log, CacheDir: dir})
+//	defer host.Close(ctx)
+//	set, err := host.NewSet(ctx, []plugins.Spec{{Hook: abi.Gate, Builtin: "restore-gated"}}, info)
+//	...
+//	a := set.Gate.Run(tick, epoch, n, n, encode) // every tick; never fails, never blocks on anything but the policy
+//	vote := a.Batch.GateOut(0).Vote
+//	if a.Fault != nil { ... }                    // already answered natively; counts towards quarantine
+//	...
+//	err = set.Gate.Refresh(ctx)                  // off the tick: a fresh instance where the last one was discarded
+//
+// A fault (a trap, a bad status, a malformed answer, memory that grows without end) never reaches the caller as an error
+// of the tick: the native policy answers the same inputs, encoded again because a guest may have scribbled on the first
+// ones, and the instance is discarded. Quarantine is agreed by the ranks and applied with Disable and Enable.
+//
+// The package imports abi, abi/guest, plugins/standard and wazero, which lies behind the interface engine; nothing of it
+// is reachable from the pure set. It keeps no package state. A Runner and its instances belong to one rank's tick loop;
+// Refresh alone may run beside it.
+package plugins

@@ -1,0 +1,82 @@
+package plugins
+
+import "context"
+
+// Engine is what runs a policy.
+type Engine uint8
+
+// The engines.
+const (
+	EngineCompiler    Engine = iota // WebAssembly, compiled to machine code at load
+	EngineInterpreter               // WebAssembly, interpreted: some sixty times slower, for where the compiler is wrong
+	EngineNative                    // plain Go, shipped policies only
+)
+
+// String is the engine as reports show it: both ways of running WebAssembly are "wasm".
+func (e Engine) String() string {
+	if e == EngineNative {
+		return "native"
+	}
+	return "wasm"
+}
+
+// engine is all that this package wants from a WebAssembly runtime; wazero.go is the only file that knows which.
+type engine interface {
+	// compile turns module bytes into a program, or refuses with a *Fault of class load_rejected.
+	compile(ctx context.Context, wasm []byte) (program, error)
+}
+
+// program is a compiled module.
+type program interface {
+	surface() surface
+	// instantiate makes a machine with the start function and _initialize already run.
+	instantiate(ctx context.Context) (machine, error)
+	close(ctx context.Context) error
+}
+
+// entry is one of the exports that the host calls.
+type entry uint8
+
+const (
+	entryArena entry = iota
+	entryConfigure
+	entryGate
+	entryReserve
+	entryAdmit
+	entries
+)
+
+// machine is one instance. It is not safe for concurrent use.
+type machine interface {
+	// invoke calls an export with up to two arguments. A trap or exit is an error that trapOf can read.
+	invoke(e entry, a, b uint32) (uint32, error)
+	// view is size bytes of memory from at on, writable, until the next invoke; nil if they are not all there.
+	view(at, size uint32) []byte
+	// pages is the size of the memory in pages of 64 KiB.
+	pages() uint32
+	// setTick sets what the guest's clock shows.
+	setTick(tick uint64)
+	// output is what the guest wrote to its standard streams since the last setTick, cut to a fixed length.
+	output() string
+	close(ctx context.Context) error
+}
+
+// trap is an error of invoke: the guest stopped instead of returning.
+type trap struct {
+	kind   string // one or two words
+	detail string // the runtime's own words, one line
+}
+
+func (t *trap) Error() string { return t.kind + ": " + t.detail }
+
+// signature is an export's or import's type, each value written as "i32", "i64", "f32", "f64" or "other".
+type signature struct{ params, results string }
+
+// surface is what can be known of a module without running it.
+type surface struct {
+	imports  []importName
+	exports  map[string]signature
+	memories []string // exported memories
+}
+
+type importName struct{ module, name string }

@@ -1,0 +1,146 @@
+package plugins
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"sluice/abi"
+)
+
+// Limits of Options.
+const (
+	DefaultMemoryPages = 1024     // 64 MiB an instance
+	MaxMemoryPages     = 65536    // what a 32-bit memory can have
+	maxModuleBytes     = 64 << 20 // larger files are refused unread
+)
+
+// Options says how modules are loaded. The zero value is usable.
+type Options struct {
+	MemoryPages uint32       // most memory of one instance, in pages of 64 KiB; 0: DefaultMemoryPages
+	CacheDir    string       // where compiled modules are kept, mode 0700; empty: nowhere
+	Log         *slog.Logger // warnings at load; nil: dropped
+}
+
+// Host loads modules: each is compiled once, by one goroutine, and kept by its SHA-256 until Close. It is safe for
+// concurrent use; what it makes is not.
+type Host struct {
+	log      *slog.Logger
+	pages    uint32
+	cacheDir string
+	engine   func(Engine) engine
+
+	mu      sync.Mutex
+	modules map[moduleKey]*Module
+}
+
+type moduleKey struct {
+	sha    [sha256.Size]byte
+	engine Engine
+}
+
+// NewHost makes a host. A cache directory that cannot be used, or that others can write, is left aside with a warning:
+// starts are slower without, and nothing else changes.
+func NewHost(o Options) *Host {
+	h := &Host{log: o.Log, pages: o.MemoryPages, modules: map[moduleKey]*Module{}}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	if h.pages == 0 || h.pages > MaxMemoryPages {
+		h.pages = DefaultMemoryPages
+	}
+	if o.CacheDir != "" {
+		dir, err := openCacheDir(o.CacheDir)
+		if err != nil {
+			h.log.Warn("compiled policies are not cached", "error", err)
+		}
+		h.cacheDir = dir
+	}
+	h.engine = func(e Engine) engine {
+		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: h.pages, cacheDir: h.cacheDir}
+	}
+	return h
+}
+
+// Compile returns the module with these bytes, compiling it if no earlier call did. A refusal is a *Fault of class
+// load_rejected, which wraps ErrRejected and names the rule and the fix.
+func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
+	return h.compile(ctx, wasm, EngineCompiler)
+}
+
+func (h *Host) compile(ctx context.Context, wasm []byte, e Engine) (*Module, error) {
+	key := moduleKey{sha256.Sum256(wasm), e}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.modules == nil {
+		return nil, errClosed
+	}
+	if m, ok := h.modules[key]; ok {
+		return m, nil
+	}
+	if len(wasm) > maxModuleBytes {
+		return nil, reject("size", "%d bytes, the limit is %d", len(wasm), maxModuleBytes)
+	}
+	p, err := h.engine(e).compile(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModule(p, key, h.pages)
+	if err != nil {
+		return nil, errors.Join(err, p.close(ctx))
+	}
+	h.modules[key] = m
+	return m, nil
+}
+
+var errClosed = errors.New("plugin host is closed")
+
+// Close frees every module. Instances must be closed before.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, m := range h.modules {
+		errs = append(errs, m.program.close(ctx))
+	}
+	h.modules = nil
+	return errors.Join(errs...)
+}
+
+// Module is a compiled module. It is immutable; instances of it may be made from several goroutines, one at a time.
+type Module struct {
+	program program
+	key     moduleKey
+	pages   uint32
+	hooks   [abi.Reserve + 1]bool
+
+	mu      sync.Mutex
+	checked map[[sha256.Size]byte]bool // configurations whose vectors were run
+}
+
+// SHA256 is the hash of the module's bytes, in hex.
+func (m *Module) SHA256() string { return fmt.Sprintf("%x", m.key.sha) }
+
+// Engine is what runs the module.
+func (m *Module) Engine() Engine { return m.key.engine }
+
+// Has says whether the module exports the hook's entry point.
+func (m *Module) Has(h abi.Hook) bool { return int(h) < len(m.hooks) && m.hooks[h] }
+
+func newModule(p program, key moduleKey, pages uint32) (*Module, error) {
+	s := p.surface()
+	if err := checkSurface(s); err != nil {
+		return nil, err
+	}
+	m := &Module{program: p, key: key, pages: pages, checked: map[[sha256.Size]byte]bool{}}
+	for _, h := range hooks() {
+		_, m.hooks[h] = s.exports[h.Export()]
+	}
+	return m, nil
+}
+
+// hooks lists the hooks in the order in which they run in a tick.
+func hooks() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} }

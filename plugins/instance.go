@@ -1,0 +1,254 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"sluice/abi"
+)
+
+// Caller is one instance of a policy, in WebAssembly or native. One belongs to one rank and one class, answers the
+// class's hooks, and is used by one goroutine.
+//
+// A call is Begin, then writing the inputs, then Call, then Answer. What Begin and Answer return is good until the next
+// method is called.
+type Caller interface {
+	// Begin lays a batch out in the instance's memory. n is the number of input records, nOut that of output records
+	// (abi.Outs). An error is a *Fault, or wraps abi.ErrBatchSize for counts that no batch can have.
+	Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Batch, error)
+	// Call runs the hook over the batch that Begin laid out. The status is abi.StatusOK, abi.StatusDeclined, or 1 to 255;
+	// anything else is an error, which is a *Fault.
+	Call(hook abi.Hook) (abi.Status, error)
+	// Answer looks at the batch again: the instance's memory may have moved.
+	Answer() (abi.Batch, error)
+	// Close frees the instance.
+	Close(ctx context.Context) error
+}
+
+// firstRecords is how many records of the largest kind the IN arena holds before it is first asked to grow, where
+// HostInfo does not say.
+const firstRecords = 256
+
+// minGrowthPages is how far any instance's memory may grow, whatever its limit.
+const minGrowthPages = 16
+
+// Instance is a Caller in WebAssembly. Its arenas lie in the guest and are asked for once; the IN arena is asked for
+// again only when a batch outgrows it (Reserve does that off the tick).
+type Instance struct {
+	module  *Module
+	machine machine
+	class   abi.Class
+	in      uint32 // address of the IN arena
+	size    uint32 // its bytes
+	most    uint32 // memory pages beyond which the instance is discarded
+
+	hook    abi.Hook // of the batch begun last
+	n, nOut int
+	bytes   uint32 // its size
+}
+
+// Instantiate makes an instance: start function, _initialize, arenas, configure. info's Class and ConfigBytes are set
+// here. config is the policy's configuration, canonical JSON. Errors are *Fault of class load_rejected.
+func (m *Module) Instantiate(ctx context.Context, class abi.Class, info abi.HostInfo, config []byte) (*Instance, error) {
+	mc, err := m.start(ctx)
+	if err != nil {
+		var t *trap
+		if errors.As(err, &t) {
+			return nil, reject("start", "the module stopped while it started: %s", t)
+		}
+		return nil, reject("start", "the module cannot be started: %v", err)
+	}
+	i := &Instance{module: m, machine: mc, class: class}
+	if err := i.configure(info, config); err != nil {
+		return nil, errors.Join(err, mc.close(ctx))
+	}
+	return i, nil
+}
+
+// start holds the module's lock: a program is instantiated by one goroutine at a time.
+func (m *Module) start(ctx context.Context) (machine, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.program.instantiate(ctx)
+}
+
+func (i *Instance) configure(info abi.HostInfo, config []byte) error {
+	if len(config) > math.MaxInt32/2 {
+		return reject("config", "the configuration has %d bytes, which no arena holds", len(config))
+	}
+	info.Major, info.Minor, info.Class, info.ConfigBytes = abi.Major, abi.Minor, i.class, uint32(len(config))
+	at, err := i.arena(abi.ArenaConfig, uint32(len(config)))
+	if err != nil {
+		return err
+	}
+	if text := i.machine.view(at, uint32(len(config))); len(config) > 0 {
+		if text == nil {
+			return reject("arena", "the CONFIG arena at %#x is not %d bytes of memory", at, len(config))
+		}
+		copy(text, config)
+	}
+	host, err := i.arena(abi.ArenaHostInfo, abi.HostInfoSize)
+	if err != nil {
+		return err
+	}
+	records := max(int(info.MaxRecords), firstRecords)
+	if err := i.growTo(abi.BatchSize(abi.Admit, min(records, abi.MaxRecords), min(records, abi.MaxRecords))); err != nil {
+		return err
+	}
+	record := i.machine.view(host, abi.HostInfoSize)
+	if record == nil {
+		return reject("arena", "the HOSTINFO arena at %#x is not %d bytes of memory", host, abi.HostInfoSize)
+	}
+	abi.PutHostInfo(record, &info)
+	got, err := i.machine.invoke(entryConfigure, host, 0)
+	switch status := abi.Status(int32(got)); {
+	case err != nil:
+		return reject("configure", "sluice_configure stopped: %v", err)
+	case status == abi.StatusBadConfig:
+		return reject("config", "the policy refuses its configuration %s%s", config, said(i.machine))
+	case status < 0:
+		return reject("configure", "sluice_configure says %q%s", status, said(i.machine))
+	}
+	i.most = i.machine.pages() + max(minGrowthPages, (i.module.pages-min(i.module.pages, i.machine.pages()))/2)
+	return nil
+}
+
+// said is what the guest wrote, for the end of an error.
+func said(m machine) string {
+	if s := strings.TrimSpace(m.output()); s != "" {
+		return ": it says " + fmt.Sprintf("%q", s)
+	}
+	return ""
+}
+
+func (i *Instance) arena(kind abi.Arena, size uint32) (uint32, error) {
+	at, err := i.machine.invoke(entryArena, uint32(kind), size)
+	switch {
+	case err != nil:
+		return 0, reject("arena", "sluice_arena stopped: %v", err)
+	case at == 0:
+		return 0, reject("arena", "the module refuses an arena of kind %s with %d bytes", kind, size)
+	case at%abi.Align != 0:
+		return 0, reject("arena", "the arena of kind %s at %#x is not %d-byte aligned", kind, at, abi.Align)
+	}
+	return at, nil
+}
+
+// growTo asks for an IN arena of at least size bytes.
+func (i *Instance) growTo(size int) error {
+	if uint64(size) <= uint64(i.size) {
+		return nil
+	}
+	at, err := i.arena(abi.ArenaIn, uint32(size))
+	if err != nil {
+		return err
+	}
+	if i.machine.view(at, uint32(size)) == nil {
+		return reject("arena", "the IN arena at %#x is not %d bytes of memory", at, size)
+	}
+	i.in, i.size = at, uint32(size)
+	return nil
+}
+
+// Reserve makes room for batches of n records of every hook, off the tick.
+func (i *Instance) Reserve(n int) error {
+	size := abi.BatchSize(abi.Admit, n, n)
+	if size == 0 {
+		return fmt.Errorf("room for %d records: %w", n, abi.ErrBatchSize)
+	}
+	return i.growTo(size)
+}
+
+// Begin implements Caller. A batch that outgrows the arena makes it grow to twice what is needed.
+func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Batch, error) {
+	size := abi.BatchSize(hook, n, nOut)
+	if size == 0 {
+		return abi.Batch{}, fmt.Errorf("%s batch of %d records: %w", hook, n, abi.ErrBatchSize)
+	}
+	i.machine.setTick(tick)
+	if uint64(size) > uint64(i.size) {
+		if err := i.growTo(2 * size); err != nil {
+			return abi.Batch{}, &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: err.Error()}
+		}
+	}
+	buf := i.machine.view(i.in, uint32(size))
+	if buf == nil {
+		return abi.Batch{}, i.lost(hook)
+	}
+	i.hook, i.n, i.nOut, i.bytes = hook, n, nOut, uint32(size)
+	return abi.Begin(buf, hook, tick, epoch, n, nOut)
+}
+
+func (i *Instance) lost(hook abi.Hook) error {
+	return &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: "the IN arena is no longer in memory"}
+}
+
+// Call implements Caller.
+func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
+	e, ok := entryOf(hook)
+	if !ok || !i.module.Has(hook) {
+		return 0, &Fault{Class: FaultTrap, Hook: hook, Kind: "missing export", Detail: "the module does not export " + hook.Export()}
+	}
+	got, err := i.machine.invoke(e, i.in, 0)
+	if err != nil {
+		return 0, i.fault(hook, err)
+	}
+	if p := i.machine.pages(); p > i.most {
+		return 0, &Fault{
+			Class: FaultMemoryGrowth, Hook: hook,
+			Detail: fmt.Sprintf("memory grew to %d pages, %d are allowed; keep the hot path free of allocation", p, i.most),
+		}
+	}
+	status := abi.Status(int32(got))
+	if !valid(status) {
+		return 0, badStatus(hook, status)
+	}
+	return status, nil
+}
+
+// valid says whether a status is an answer or a decline, and no fault.
+func valid(s abi.Status) bool { return s == abi.StatusDeclined || (s >= abi.StatusOK && s <= 255) }
+
+func badStatus(hook abi.Hook, s abi.Status) *Fault {
+	return &Fault{Class: FaultBadStatus, Hook: hook, Kind: fmt.Sprint(int32(s)), Detail: s.String()}
+}
+
+func entryOf(hook abi.Hook) (entry, bool) {
+	switch hook {
+	case abi.Gate:
+		return entryGate, true
+	case abi.Reserve:
+		return entryReserve, true
+	case abi.Admit:
+		return entryAdmit, true
+	}
+	return 0, false
+}
+
+// fault turns a trap into a fault. A guest that stops at its memory limit is one that leaks.
+func (i *Instance) fault(hook abi.Hook, err error) *Fault {
+	f := &Fault{Class: FaultTrap, Hook: hook, Kind: "error", Detail: err.Error()}
+	var t *trap
+	if errors.As(err, &t) {
+		f.Kind, f.Detail = t.kind, t.detail
+	}
+	if i.machine.pages() > i.most {
+		f.Class = FaultMemoryGrowth
+	}
+	return f
+}
+
+// Answer implements Caller. The layout is this host's own: a guest that wrote over its header moves nothing.
+func (i *Instance) Answer() (abi.Batch, error) {
+	buf := i.machine.view(i.in, i.bytes)
+	if buf == nil {
+		return abi.Batch{}, i.lost(i.hook)
+	}
+	return abi.View(buf, i.hook, i.n, i.nOut)
+}
+
+// Close implements Caller.
+func (i *Instance) Close(ctx context.Context) error { return i.machine.close(ctx) }

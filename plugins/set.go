@@ -1,0 +1,278 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/abi"
+	"sluice/plugins/standard"
+)
+
+// Spec says which policy answers one hook.
+type Spec struct {
+	Hook abi.Hook
+	// Builtin is the name of a shipped policy. Empty means Module.
+	Builtin string
+	// Module is the bytes of a module that exports the hook.
+	Module []byte
+	// Name is what the policy of Module is called in faults and reports; a path, say. Empty: its hash.
+	Name string
+	// Native runs a shipped policy as plain Go instead of WebAssembly.
+	Native bool
+	// Config is the policy's own configuration table as canonical JSON; empty means none. The shipped policies take none.
+	Config []byte
+}
+
+// Info describes the policy of one hook, for reports.
+type Info struct {
+	Hook   abi.Hook
+	Name   string
+	SHA256 string // of the module, in hex; empty for a native policy
+	Engine Engine
+}
+
+// Set is one rank's policies: a runner for every hook, over the fewest instances (one a module, configuration and
+// class). It belongs to the rank's tick loop.
+type Set struct {
+	Gate, Reserve, Admit *Runner
+
+	slots []*Slot
+	infos []Info
+}
+
+// Runner is the hook's runner, nil for a number that is no hook.
+func (s *Set) Runner(h abi.Hook) *Runner {
+	switch h {
+	case abi.Gate:
+		return s.Gate
+	case abi.Reserve:
+		return s.Reserve
+	case abi.Admit:
+		return s.Admit
+	}
+	return nil
+}
+
+// Infos describes the policies in the order in which the hooks run. The slice is the caller's.
+func (s *Set) Infos() []Info { return slices.Clone(s.infos) }
+
+// Close frees the set's instances.
+func (s *Set) Close(ctx context.Context) error {
+	var errs []error
+	for _, slot := range s.slots {
+		errs = append(errs, slot.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// NewSet makes one rank's policies. A hook without a spec is answered by its default shipped policy in plain Go. info is
+// the same on all ranks. Every module is tried on the load vectors first: a shipped policy must answer as its native
+// build does, any other module the same on both engines. A refusal is a *Fault that wraps ErrRejected.
+func (h *Host) NewSet(ctx context.Context, specs []Spec, info abi.HostInfo) (*Set, error) {
+	b := setBuilder{host: h, info: info, set: &Set{}, slots: map[slotKey]*Slot{}}
+	if err := b.collect(specs); err != nil {
+		return nil, err
+	}
+	for _, hook := range hooks() {
+		r, err := b.runner(ctx, hook)
+		if err != nil {
+			return nil, errors.Join(named(err, hook, b.specs[hook].label()), b.set.Close(ctx))
+		}
+		switch hook {
+		case abi.Gate:
+			b.set.Gate = r
+		case abi.Reserve:
+			b.set.Reserve = r
+		case abi.Admit:
+			b.set.Admit = r
+		}
+	}
+	return b.set, nil
+}
+
+// NewNativeSet makes native-only policies without a host, for callers that run no WebAssembly. names are shipped policies; an
+// empty one is the default.
+func NewNativeSet(names standard.Config) (*Set, error) {
+	specs := make([]Spec, 0, 3)
+	for _, hook := range hooks() {
+		if n := names.Name(hook); n != "" {
+			specs = append(specs, Spec{Hook: hook, Builtin: n, Native: true})
+		}
+	}
+	return NewHost(Options{}).NewSet(context.Background(), specs, abi.HostInfo{})
+}
+
+// named puts hook and policy into a refusal.
+func named(err error, hook abi.Hook, policy string) error {
+	var f *Fault
+	if errors.As(err, &f) {
+		f.Hook, f.Policy = hook, policy
+		return err
+	}
+	return fmt.Errorf("policy %q: %s: %w", policy, hook, err)
+}
+
+func (s Spec) label() string {
+	switch {
+	case s.Builtin != "":
+		return s.Builtin
+	case s.Name != "":
+		return s.Name
+	}
+	return "module"
+}
+
+type slotKey struct {
+	module *Module
+	class  abi.Class
+	config string
+}
+
+type setBuilder struct {
+	host  *Host
+	info  abi.HostInfo
+	set   *Set
+	specs [abi.Reserve + 1]Spec
+	slots map[slotKey]*Slot
+}
+
+// collect sorts the specs by hook and fills in the defaults.
+func (b *setBuilder) collect(specs []Spec) error {
+	for _, s := range specs {
+		if !slices.Contains(hooks(), s.Hook) {
+			return reject("hook", "%s is not called by this host", s.Hook)
+		}
+		if b.specs[s.Hook].Hook != 0 {
+			return reject("hook", "two policies are given for %s; give one", s.Hook)
+		}
+		if s.Builtin != "" && len(s.Module) > 0 {
+			return named(reject("builtin", "both a shipped policy and a module are given; give one"), s.Hook, s.label())
+		}
+		b.specs[s.Hook] = s
+	}
+	for _, hook := range hooks() {
+		if s := &b.specs[hook]; s.Hook == 0 {
+			*s = Spec{Hook: hook, Builtin: standard.Default(hook), Native: true}
+		}
+	}
+	return nil
+}
+
+func (b *setBuilder) runner(ctx context.Context, hook abi.Hook) (*Runner, error) {
+	s := b.specs[hook]
+	fallbackName := s.Builtin
+	if fallbackName == "" {
+		fallbackName = standard.Default(hook)
+	}
+	policy, err := builtinNative(hook, fallbackName)
+	if err != nil {
+		return nil, err
+	}
+	fallback := NewNative(policy)
+	info := Info{Hook: hook, Name: s.label(), Engine: EngineNative}
+	var slot *Slot
+	if !s.Native {
+		var m *Module
+		if m, slot, err = b.slot(ctx, s); err != nil {
+			return nil, err
+		}
+		info.SHA256, info.Engine = m.SHA256(), m.Engine()
+		if s.Builtin == "" && s.Name == "" {
+			info.Name = info.SHA256[:12]
+		}
+	} else if s.Builtin == "" {
+		return nil, reject("engine", "a module cannot run as native Go; set engine = \"wasm\"")
+	} else if err := noConfig(s); err != nil {
+		return nil, err
+	}
+	b.set.infos = append(b.set.infos, info)
+	return NewRunner(hook, info.Name, slot, fallback)
+}
+
+// slot finds or makes the instances that answer a spec in WebAssembly.
+func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
+	class := ClassOf(s.Hook)
+	m, config, err := b.module(ctx, s, class)
+	if err != nil {
+		return nil, nil, err
+	}
+	key := slotKey{m, class, string(config)}
+	if slot, ok := b.slots[key]; ok {
+		return m, slot, nil
+	}
+	slot, err := NewSlot(ctx, class, func(ctx context.Context) (Caller, error) {
+		return m.Instantiate(ctx, class, b.info, config)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	b.slots[key] = slot
+	b.set.slots = append(b.set.slots, slot)
+	return m, slot, nil
+}
+
+// module finds the checked module of a spec, and the configuration bytes of its instances.
+func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Module, []byte, error) {
+	if s.Builtin != "" {
+		if err := noConfig(s); err != nil {
+			return nil, nil, err
+		}
+		c := b.builtins(class)
+		m, err := b.host.shippedFor(ctx, class, c, b.info)
+		return m, c.JSON(), err
+	}
+	if len(s.Module) == 0 {
+		return nil, nil, reject("builtin", "neither a shipped policy nor a module is given; give builtin or path")
+	}
+	m, err := b.host.Compile(ctx, s.Module)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !m.Has(s.Hook) {
+		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s", s.Hook.Export(), s.Hook)
+	}
+	reference := func(ctx context.Context) (Caller, error) {
+		i, err := b.host.compile(ctx, s.Module, EngineInterpreter)
+		if err != nil {
+			return nil, err
+		}
+		return i.Instantiate(ctx, class, b.info, s.Config)
+	}
+	if err := m.agrees(ctx, class, b.info, s.Config, reference); err != nil {
+		if errors.Is(err, errVectors) {
+			err = reject("vectors", "compiler and interpreter disagree: %v; rebuild the policy without floating point, or report the engine", err)
+		}
+		return nil, nil, err
+	}
+	return m, s.Config, nil
+}
+
+// builtins is the configuration of the one instance that answers all shipped policies of a class.
+func (b *setBuilder) builtins(class abi.Class) standard.Config {
+	var c standard.Config
+	for _, hook := range hooks() {
+		s := b.specs[hook]
+		if s.Builtin == "" || s.Native || ClassOf(hook) != class {
+			continue
+		}
+		switch hook {
+		case abi.Gate:
+			c.Gate = s.Builtin
+		case abi.Reserve:
+			c.Reserve = s.Builtin
+		case abi.Admit:
+			c.Admit = s.Builtin
+		}
+	}
+	return c
+}
+
+// noConfig refuses a configuration for a shipped policy, none of which takes one.
+func noConfig(s Spec) error {
+	if t := string(s.Config); t != "" && t != "{}" {
+		return reject("config", "the shipped policy takes no configuration, it is given %s; remove the table", t)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/sys"
+)
+
+// wazeroEngine compiles each module in a runtime of its own, so that closing a program frees everything of it, and so
+// that no two runtimes share a compilation cache object.
+type wazeroEngine struct {
+	interpret   bool
+	memoryPages uint32
+	cacheDir    string // empty: no cache
+}
+
+func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (_ program, err error) {
+	p := &wazeroProgram{}
+	// wazero panics where the platform cannot run the compiler; a policy that cannot be loaded is an error here.
+	defer func() {
+		if r := recover(); r != nil {
+			_ = p.close(ctx)
+			err = reject("engine", "the WebAssembly engine stopped: %v", r)
+		}
+	}()
+	cfg := wazero.NewRuntimeConfigCompiler()
+	if e.interpret {
+		cfg = wazero.NewRuntimeConfigInterpreter()
+	}
+	// Growth is re-read on every call, so the memory need not be reserved up front: a Go guest has no declared maximum
+	// and would take the whole limit at once.
+	cfg = cfg.WithCoreFeatures(api.CoreFeaturesV2.SetEnabled(api.CoreFeatureSIMD, false)).
+		WithMemoryLimitPages(e.memoryPages).
+		WithMemoryCapacityFromMax(false).
+		WithCloseOnContextDone(false).
+		WithDebugInfoEnabled(false)
+	if e.cacheDir != "" && !e.interpret {
+		cache, err := wazero.NewCompilationCacheWithDir(e.cacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("plugin cache %s: %w", e.cacheDir, err)
+		}
+		p.cache = cache
+		cfg = cfg.WithCompilationCache(cache)
+	}
+	p.runtime = wazero.NewRuntimeWithConfig(ctx, cfg)
+	p.module, err = p.runtime.CompileModule(ctx, wasm)
+	if err != nil {
+		_ = p.close(ctx)
+		return nil, reject("not_wasm", "not a WebAssembly module that this host runs: %v; build it for wasm32 without SIMD, threads or exceptions", err)
+	}
+	return p, nil
+}
+
+type wazeroProgram struct {
+	runtime wazero.Runtime
+	cache   wazero.CompilationCache
+	module  wazero.CompiledModule
+	wasi    bool
+}
+
+func (p *wazeroProgram) surface() surface {
+	s := surface{exports: map[string]signature{}}
+	for _, f := range p.module.ImportedFunctions() {
+		m, n, _ := f.Import()
+		s.imports = append(s.imports, importName{m, n})
+	}
+	for _, m := range p.module.ImportedMemories() {
+		mod, n, _ := m.Import()
+		s.imports = append(s.imports, importName{mod, n})
+	}
+	for name, f := range p.module.ExportedFunctions() {
+		s.exports[name] = signature{types(f.ParamTypes()), types(f.ResultTypes())}
+	}
+	for name := range p.module.ExportedMemories() {
+		s.memories = append(s.memories, name)
+	}
+	return s
+}
+
+func types(ts []api.ValueType) string {
+	words := make([]string, len(ts))
+	for i, t := range ts {
+		switch t {
+		case api.ValueTypeI32:
+			words[i] = "i32"
+		case api.ValueTypeI64:
+			words[i] = "i64"
+		case api.ValueTypeF32:
+			words[i] = "f32"
+		case api.ValueTypeF64:
+			words[i] = "f64"
+		default:
+			words[i] = "other"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *wazeroProgram) instantiate(ctx context.Context) (machine, error) {
+	if !p.wasi {
+		if err := buildStubs(ctx, p.runtime); err != nil {
+			return nil, err
+		}
+		p.wasi = true
+	}
+	m := &wazeroMachine{}
+	// The stubs find their machine through the context of the call, which is wazero's way to hand a host function
+	// something of its caller's. It is made once, so a call allocates nothing.
+	m.ctx = context.WithValue(context.Background(), machineKey{}, m)
+	mod, err := p.runtime.InstantiateModule(m.ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		return nil, asTrap(err, m)
+	}
+	m.module, m.memory = mod, mod.Memory()
+	for e, name := range entryNames() {
+		m.functions[e] = mod.ExportedFunction(name)
+	}
+	if init := mod.ExportedFunction("_initialize"); init != nil {
+		if err := init.CallWithStack(m.ctx, m.stack[:0]); err != nil {
+			err = asTrap(err, m)
+			_ = m.close(ctx)
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// entryNames is the export behind each entry.
+func entryNames() [entries]string {
+	return [entries]string{
+		entryArena: "sluice_arena", entryConfigure: "sluice_configure",
+		entryGate: "sluice_gate_v1", entryReserve: "sluice_reserve_v1", entryAdmit: "sluice_admit_v1",
+	}
+}
+
+func (p *wazeroProgram) close(ctx context.Context) error {
+	var errs []error
+	if p.runtime != nil {
+		errs = append(errs, p.runtime.Close(ctx))
+	}
+	if p.cache != nil {
+		errs = append(errs, p.cache.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// wazeroMachine keeps everything that a call needs: functions looked up once and one stack, so that a call allocates
+// nothing.
+type wazeroMachine struct {
+	ctx       context.Context
+	module    api.Module
+	memory    api.Memory
+	functions [entries]api.Function
+	stack     [2]uint64
+	tick      uint64
+	written   [1 << 10]byte
+	length    int
+}
+
+type machineKey struct{}
+
+func (m *wazeroMachine) invoke(e entry, a, b uint32) (uint32, error) {
+	f := m.functions[e]
+	if f == nil {
+		return 0, &trap{"missing export", entryNames()[e]}
+	}
+	m.stack[0], m.stack[1] = uint64(a), uint64(b)
+	if err := f.CallWithStack(m.ctx, m.stack[:]); err != nil {
+		return 0, asTrap(err, m)
+	}
+	return uint32(m.stack[0]), nil
+}
+
+func (m *wazeroMachine) view(at, size uint32) []byte {
+	if m.memory == nil {
+		return nil
+	}
+	b, ok := m.memory.Read(at, size)
+	if !ok {
+		return nil
+	}
+	return b
+}
+
+func (m *wazeroMachine) pages() uint32 {
+	if m.memory == nil {
+		return 0
+	}
+	return m.memory.Size() >> 16
+}
+
+func (m *wazeroMachine) setTick(tick uint64) { m.tick, m.length = tick, 0 }
+
+func (m *wazeroMachine) output() string { return string(m.written[:m.length]) }
+
+func (m *wazeroMachine) close(ctx context.Context) error { return m.module.Close(ctx) }
+
+// asTrap turns wazero's error into a trap with a short kind.
+func asTrap(err error, m *wazeroMachine) error {
+	var exit *sys.ExitError
+	if errors.As(err, &exit) {
+		return &trap{fmt.Sprintf("exit %d", exit.ExitCode()), firstLine(m.output())}
+	}
+	line := firstLine(err.Error())
+	kind, isTrap := strings.CutPrefix(line, "wasm error: ")
+	if !isTrap {
+		kind = "error"
+	}
+	if said := firstLine(m.output()); said != "" {
+		line = said
+	}
+	return &trap{kind, line}
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	return s
+}
