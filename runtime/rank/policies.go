@@ -1,0 +1,93 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"sluice/abi"
+	"sluice/plugins"
+)
+
+// Policies are the hooks of one rank over its plugin set.
+type Policies struct {
+	set   *plugins.Set
+	hooks [3]runner
+}
+
+// NewPolicies wraps a set. The tick loop owns the result, but for Wanted and Refresh.
+func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	p := &Policies{set: set}
+	for i, h := range []*plugins.Runner{set.Gate, set.Reserve, set.Admit} {
+		p.hooks[i] = runner{r: h, log: log, generation: 1}
+	}
+	return p
+}
+
+// Hooks are the hooks for Options.
+func (p *Policies) Hooks() Hooks {
+	return Hooks{Gate: &p.hooks[0], Reserve: &p.hooks[1], Admit: &p.hooks[2]}
+}
+
+// Set is the wrapped set.
+func (p *Policies) Set() *plugins.Set { return p.set }
+
+// Wanted says whether some discarded instance has no successor yet.
+func (p *Policies) Wanted() bool {
+	for i := range p.hooks {
+		if p.hooks[i].r.Wanted() {
+			return true
+		}
+	}
+	return false
+}
+
+// Refresh makes the successors of discarded instances. It takes milliseconds and is called off the tick.
+func (p *Policies) Refresh(ctx context.Context) error {
+	var errs []error
+	for i := range p.hooks {
+		errs = append(errs, p.hooks[i].r.Refresh(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// runner adapts a plugins.Runner to Hook.
+type runner struct {
+	r          *plugins.Runner
+	log        *slog.Logger
+	generation uint64 // in use, or wanted while none is
+}
+
+func (h *runner) Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (abi.Batch, bool) {
+	// The scheduler asks a replicated hook only from the tick on in which every rank has its instance ready, so
+	// all ranks put it in use here in the same tick.
+	h.r.Install()
+	a, err := h.r.Run(tick, epoch, n, nOut, encode)
+	if err != nil {
+		h.log.Error("a policy batch could not be answered", "hook", h.r.Hook().String(), "tick", tick, "error", err)
+		return abi.Batch{}, false
+	}
+	if a.Fault != nil {
+		h.log.Warn("policy fault, the native policy answered", "tick", tick, "fault", a.Fault.Error())
+	}
+	return a.Batch, a.Fault == nil
+}
+
+func (h *runner) Generation() uint64 {
+	if h.r.Ready() {
+		return h.generation
+	}
+	return h.generation - 1
+}
+
+func (h *runner) Discard(g uint64) {
+	h.generation = g
+	if err := h.r.Discard(context.Background()); err != nil {
+		h.log.Warn("closing a discarded policy instance", "hook", h.r.Hook().String(), "error", err)
+	}
+}
+
+func (h *runner) Disable() { h.r.Disable() }

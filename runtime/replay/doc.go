@@ -1,0 +1,9 @@
+// Package replay runs a whole decode group in virtual time: real ranks, real pages, real ballots, with every
+// delay drawn from one seeded source. A run is a function of its configuration, its requests and its seed.
+//
+// World is the driver that sluice repro, sluice replay and the random tests share. One goroutine runs all ranks
+// in turn, so a run does the same on one core as on many. Trace reads the Mooncake format; Run replays one and
+// reports.
+//
+// It may import every package but runtime/server and cmd. A World owns its ranks, devices and prefill peer.
+package replay

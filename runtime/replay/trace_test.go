@@ -1,0 +1,51 @@
+package replay
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestReadTrace(t *testing.T) {
+	good := `{"timestamp": 0, "input_length": 513, "output_length": 2, "hash_ids": [7, 8]}` + "\n\n" +
+		`{"timestamp": 5, "input_length": 512, "output_length": 1, "hash_ids": [7]}` + "\n"
+	got, err := ReadTrace(strings.NewReader(good), 0)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %d requests, %v", len(got), err)
+	}
+	a, b := got[0].Tokens(nil), got[1].Tokens(nil)
+	if len(a) != 513 || len(b) != 512 || a[511] != b[511] || a[0] == a[1] || a[512] == b[0] {
+		t.Errorf("tokens do not follow the block ids")
+	}
+	if got, err := ReadTrace(strings.NewReader(good), 1); err != nil || len(got) != 1 {
+		t.Errorf("limit 1: %d requests, %v", len(got), err)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":            {"", "no request"},
+		"not json":         {"x", "line 1"},
+		"unknown field":    {`{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1],"x":1}`, "line 1"},
+		"no prompt":        {`{"timestamp":0,"input_length":0,"output_length":1,"hash_ids":[]}`, "input_length is 0"},
+		"no output":        {`{"timestamp":0,"input_length":1,"output_length":0,"hash_ids":[1]}`, "output_length is 0"},
+		"blocks":           {`{"timestamp":0,"input_length":513,"output_length":1,"hash_ids":[1]}`, "2 blocks"},
+		"negative time":    {`{"timestamp":-1,"input_length":1,"output_length":1,"hash_ids":[1]}`, "must not be negative"},
+		"backwards":        {`{"timestamp":9,"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n" + `{"timestamp":8,"input_length":1,"output_length":1,"hash_ids":[1]}`, "line 2: timestamp 8"},
+		"huge":             {`{"timestamp":0,"input_length":99999999999,"output_length":1,"hash_ids":[1]}`, "input_length"},
+		"trailing garbage": {`{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]} {}`, "after the request"},
+	} {
+		_, err := ReadTrace(strings.NewReader(c.text), 0)
+		if !errors.Is(err, ErrTrace) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want one that says %q", name, err, c.want)
+		}
+	}
+}
+
+func FuzzReadTrace(f *testing.F) {
+	f.Add([]byte(`{"timestamp": 0, "input_length": 513, "output_length": 2, "hash_ids": [7, 8]}`))
+	f.Add([]byte("{}\n[]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := ReadTrace(strings.NewReader(string(b)), 10)
+		if (err == nil) != (len(got) > 0) {
+			t.Errorf("%d requests with error %v", len(got), err)
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sluice/collective"
+	"sluice/gpu"
+	"sluice/gpu/host"
+	"sluice/kvcache"
+	"sluice/runtime/model"
+	"sluice/runtime/rank"
+	"sluice/runtime/schedule"
+	"sluice/runtime/transfer"
+)
+
+// WorldConfig makes a World.
+type WorldConfig struct {
+	Schedule  schedule.Config
+	Model     model.Shape
+	Vocab     int
+	Tick      time.Duration // virtual time between two ticks, > 0
+	Hooks     func(rank int) (rank.Hooks, error)
+	Delay     func(rank int) host.Delay // ticks a copy takes; nil = ends in the next tick
+	Unchecked bool                      // no page checksums
+
+	PrefillShards int             // prefill TP; other than the decode ranks, transfers go through the staging ring. 0 = as decode
+	ChunkPages    int             // pages the peer sends at once; 0 = 16
+	RingPages     int             // staging ring; 0 = 256
+	Script        transfer.Script // pace and faults of the peer; nil = everything lands at once
+
+	TransferTicks uint32
+	DrainTicks    uint32
+	Logger        *slog.Logger
+
+	// Verify runs the oracles after every tick: books, sameness, no page freed under a writer; and compares
+	// every token with the one that the right bytes give.
+	Verify bool
+	// Cheap runs the walk over all books only every 64th tick.
+	Cheap bool
+	// Edit, where set, may rewrite a rank's copy of the reduced ballot; own is the vector as it was sent. It is
+	// how an experiment imposes what the host does not do.
+	Edit func(r *rank.Rank, own, reduced *collective.Vector)
+}
+
+// End is how a request ended on one rank.
+type End struct {
+	Tick   uint64
+	Kind   schedule.FinishKind
+	Reason string
+	Rank   int // the rank that reported a failure, -1 for none
+}
+
+// Outcome is what became of a request.
+type Outcome struct {
+	ID      uint64
+	Ends    []End // by rank; Tick 0 = it has not ended there
+	Tokens  []uint32
+	Promise int // tokens
+	L1      int // of them on the device at admission
+	Wrong   int // tokens that differ from what the right bytes give
+}
+
+// Done says whether the request has ended on rank 0, where its client is.
+func (o *Outcome) Done() bool { return o.Ends[0].Tick > 0 }
+
+// ErrParted marks a group whose ranks no longer agree: unequal ballots or digests.
+var ErrParted = errors.New("replay: the ranks have parted")
+
+// World is a decode group and its prefill peer in virtual time. One goroutine owns it.
+type World struct {
+	cfg    WorldConfig
+	ranks  []*rank.Rank
+	devs   []*host.Device
+	stores []*kvcache.Store
+	recv   []*transfer.Receiver
+	peer   *transfer.Prefill
+	leader *rank.Leader
+
+	now     time.Duration
+	tick    uint64
+	nextID  uint64
+	nextRm  uint64
+	vecs    []*collective.Vector
+	own     []collective.Vector
+	partial [][]uint64
+	tokens  []uint32
+
+	out     map[uint64]*Outcome
+	oracles map[uint64]*model.Oracle
+	live    int
+	flying  []inFlight
+	refs    []gpu.Ref
+	base    model.Oracle
+	twice   error
+
+	Exchanges        uint64 // collectives issued so far
+	FreedUnderWriter uint64 // pages given back while the peer could still write them, all ranks
+	Lost             error  // why decode is lost; nil while it lives
+}
+
+type inFlight struct {
+	rank    int
+	request uint64
+	pages   int
+}
+
+// PeerID is the prefill peer's number in a World.
+const PeerID = 1
+
+// Request is one prompt for the group.
+type Request struct {
+	Namespace string
+	Tokens    []uint32
+	Limit     int
+	Stops     []uint32
+	Tenant    uint16
+	Priority  uint16
+}
+
+// Tick runs one tick of the whole group. An error wraps ErrParted, or is a broken invariant; the World is then
+// lost and every later Tick returns the same error.
+func (w *World) Tick() error {
+	if w.Lost != nil {
+		return w.Lost
+	}
+	if err := w.step(); err != nil {
+		w.Lost = err
+	}
+	return w.Lost
+}
+
+func (w *World) step() error {
+	w.tick++
+	w.now += w.cfg.Tick
+	for _, d := range w.devs {
+		d.Step(w.tick)
+	}
+	w.peer.Pump(w.now)
+	for _, v := range w.recv {
+		v.Pump(w.now)
+	}
+	for r, k := range w.ranks {
+		v, err := k.Prepare(w.now)
+		if err != nil {
+			return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)
+		}
+		w.vecs[r] = v
+		if w.cfg.Edit != nil {
+			copyVector(&w.own[r], v)
+		}
+	}
+	w.Exchanges++
+	if err := collective.Reduce(w.vecs); err != nil {
+		return fmt.Errorf("%w: tick %d: %w", ErrParted, w.tick, err)
+	}
+	if w.cfg.Edit != nil {
+		for r, k := range w.ranks {
+			w.cfg.Edit(k, &w.own[r], w.vecs[r])
+		}
+	}
+	w.noteFlying()
+	for r, k := range w.ranks {
+		if err := k.Commit(); err != nil {
+			var m *schedule.Mismatch
+			if errors.As(err, &m) {
+				err = fmt.Errorf("%w: %w", ErrParted, err)
+			}
+			return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)
+		}
+		w.observe(r)
+	}
+	if err := w.stepModel(); err != nil {
+		return fmt.Errorf("tick %d: %w", w.tick, err)
+	}
+	w.countFreed()
+	if w.cfg.Verify {
+		return w.verify()
+	}
+	return nil
+}
+
+func (w *World) stepModel() error {
+	for r, k := range w.ranks {
+		p, err := k.StepModel()
+		if err != nil {
+			return fmt.Errorf("rank %d: model step: %w", r, err)
+		}
+		w.partial[r] = p
+	}
+	n := len(w.partial[0])
+	digest := w.ranks[0].StepDigest()
+	for r, k := range w.ranks {
+		if len(w.partial[r]) != n || k.StepDigest() != digest {
+			// The model's own reduction carries the digest of its batch: a mismatch ends the step with no
+			// tokens, and the next exchange finds the divergence.
+			n = 0
+		}
+	}
+	if n == 0 {
+		for _, k := range w.ranks {
+			k.SetTokens(nil)
+		}
+		return nil
+	}
+	for len(w.tokens) < n {
+		w.tokens = append(w.tokens, 0)
+	}
+	if err := model.Join(w.partial, w.tokens[:n], w.cfg.Vocab); err != nil {
+		return err
+	}
+	for _, k := range w.ranks {
+		k.SetTokens(w.tokens[:n])
+	}
+	return nil
+}
+
+func copyVector(dst, src *collective.Vector) {
+	dst.U64 = append(dst.U64[:0], src.U64...)
+	dst.U32 = append(dst.U32[:0], src.U32...)
+	dst.U8 = append(dst.U8[:0], src.U8...)
+	dst.Leader = append(dst.Leader[:0], src.Leader...)
+}
+
+// Run ticks until cond holds or limit ticks have passed; it reports whether cond came to hold.
+func (w *World) Run(limit int, cond func() bool) (bool, error) {
+	for range limit {
+		if cond() {
+			return true, nil
+		}
+		if err := w.Tick(); err != nil {
+			return false, err
+		}
+	}
+	return cond(), nil
+}
+
+// Idle is true when nothing is queued, copied, transferred or on its way in.
+func (w *World) Idle() bool {
+	return !w.leader.Pending() && w.ranks[0].Schedule().Idle()
+}
+
+// Now is the virtual time, Ticks the ticks run so far.
+func (w *World) Now() time.Duration { return w.now }
+
+// Ticks is the number of ticks run so far.
+func (w *World) Ticks() uint64 { return w.tick }
+
+// Rank returns a rank, for its state and counters.
+func (w *World) Rank(r int) *rank.Rank { return w.ranks[r] }
+
+// Store returns a rank's page store, for its counters.
+func (w *World) Store(r int) *kvcache.Store { return w.stores[r] }
+
+// Inject adds a fault to the script of a rank's device.
+func (w *World) Inject(r int, f host.Fault) error { return w.devs[r].Inject(f) }
+
+// Abort ends a request as its client would.
+func (w *World) Abort(id uint64) { w.leader.Abort(id) }
+
+// Flush empties the cache once the group is idle.
+func (w *World) Flush() { w.leader.Add(schedule.AppendFlush(nil)) }
+
+// Outcome is what became of a request so far.
+func (w *World) Outcome(id uint64) *Outcome { return w.out[id] }
+
+// Live is the number of submitted requests that have not ended on rank 0.
+func (w *World) Live() int { return w.live }
+
+// Close frees the devices.
+func (w *World) Close() error {
+	var errs []error
+	for _, d := range w.devs {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
