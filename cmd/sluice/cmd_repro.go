@@ -39,7 +39,8 @@ Exit status 0 means that the experiment shows what it should, 1 that it does not
 			r, err := repro.Run(repro.Options{SkipOffsets: skipOffsets, Hooks: func(p repro.Policies, r int) (rank.Hooks, error) {
 				specs := []plugins.Spec{{Hook: abi.Gate, Builtin: p.Gate, Native: native},
 					{Hook: abi.Reserve, Builtin: p.Reserve, Native: native}, {Hook: abi.Admit, Builtin: p.Admit, Native: native}}
-				return bench.hooks(ctx, p.Gate+","+p.Reserve+","+p.Admit, specs, r)
+				h, _, err := bench.hooks(ctx, p.Gate+","+p.Reserve+","+p.Admit, specs, r)
+				return h, err
 			}})
 			if err := errors.Join(err, bench.close(ctx)); err != nil {
 				return err

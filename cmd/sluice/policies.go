@@ -26,18 +26,18 @@ func newPolicyBench(cacheDir string, log *slog.Logger, info abi.HostInfo) *polic
 	return &policyBench{host: plugins.NewHost(plugins.Options{CacheDir: cacheDir, Log: log}), info: info, sets: map[string]*plugins.Set{}}
 }
 
-// hooks returns the rank's hooks for the specs; key names the choice.
-func (b *policyBench) hooks(ctx context.Context, key string, specs []plugins.Spec, r int) (rank.Hooks, error) {
+// hooks returns the rank's hooks for the specs, and the set behind them; key names the choice.
+func (b *policyBench) hooks(ctx context.Context, key string, specs []plugins.Spec, r int) (rank.Hooks, *plugins.Set, error) {
 	key = fmt.Sprintf("%s#%d", key, r)
 	set, ok := b.sets[key]
 	if !ok {
 		var err error
 		if set, err = b.host.NewSet(ctx, specs, b.info); err != nil {
-			return rank.Hooks{}, err
+			return rank.Hooks{}, nil, err
 		}
 		b.sets[key] = set
 	}
-	return rank.NewPolicies(set, nil).Hooks(), nil
+	return rank.NewPolicies(set, nil).Hooks(), set, nil
 }
 
 func (b *policyBench) close(ctx context.Context) error {

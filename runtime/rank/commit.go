@@ -63,8 +63,10 @@ func (r *Rank) effect(i int) {
 		r.refB = r.refs(r.refB[:0], index.L2, dst, true)
 		r.o.Store.StartSave(f.Operation, r.refA, r.refB)
 	case schedule.EffectRow:
+		// In place: what the row holds after the written pages stays.
+		r.refA = r.refs(r.refA[:0], index.L1, dst, f.Value == 1)
 		w := r.row(f.Row)
-		w.refs = r.refs(w.refs[:f.At], index.L1, dst, f.Value == 1)
+		w.refs = append(w.refs[:f.At], append(r.refA, w.refs[min(int(f.At)+len(dst), len(w.refs)):]...)...)
 	case schedule.EffectFreeRow:
 		w := r.row(f.Row)
 		w.refs, w.known, w.request = w.refs[:0], 0, 0

@@ -43,7 +43,9 @@ func New(cfg WorldConfig) (*World, error) {
 	shape.Shards = cfg.PrefillShards
 	var err error
 	w.peer, err = transfer.NewPrefill(transfer.PrefillOptions{ID: PeerID, Incarnation: 1, Shape: shape, Ranks: n,
-		ChunkPages: cfg.ChunkPages, Vocab: cfg.Vocab, Script: cfg.Script, RestartDelay: -1, Logger: cfg.Logger})
+		ChunkPages: cfg.ChunkPages, Vocab: cfg.Vocab, Script: cfg.Script, RestartDelay: -1,
+		// However long a prompt queues for decode's pages, in virtual time its peer waits.
+		BootstrapTimeout: 1 << 62, Logger: cfg.Logger})
 	if err == nil {
 		err = w.peer.Connect(w.recv...)
 	}

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 
 	"sluice/abi"
 	"sluice/kvcache/index"
@@ -29,7 +30,8 @@ func (w *World) Submit(q Request) uint64 {
 		Key: []byte(key), Tokens: q.Tokens, Stops: q.Stops}
 	w.leader.Add(schedule.AppendAdd(nil, &m))
 	// A peer that refuses says so in the handshake; the group learns it there.
-	_ = w.peer.Submit(transfer.Request{Room: room, Namespace: key, Tokens: q.Tokens})
+	// It keeps the prompt, and the caller may use its slice again.
+	_ = w.peer.Submit(transfer.Request{Room: room, Namespace: key, Tokens: slices.Clone(q.Tokens)})
 	return id
 }
 

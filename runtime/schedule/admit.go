@@ -313,6 +313,8 @@ func (s *Scheduler) laneRequest(k int) int32 {
 
 func (s *Scheduler) starving() bool {
 	if len(s.running)+len(s.waiting)+len(s.transfer)+len(s.resuming) > 0 {
+		// A long queue is no starvation: the wait counts from when nothing ran any more.
+		s.busy = s.tick
 		return false
 	}
 	for _, c := range s.cand {
@@ -323,7 +325,7 @@ func (s *Scheduler) starving() bool {
 		if r.queue == QueuePrealloc && r.handshake < WaitingForInput {
 			continue
 		}
-		return s.tick-r.entered >= uint64(s.cfg.StarveTicks)
+		return s.tick-max(r.entered, s.busy) >= uint64(s.cfg.StarveTicks)
 	}
 	return false
 }

@@ -27,7 +27,8 @@ type Scheduler struct {
 	retracted, resuming, quarantine, step []int32
 	freeSlots                             []int32
 	commits, clock                        uint64
-	prebuilt                              int // requests merged into the running batch in the last tick
+	busy                                  uint64 // last tick seen with something running or in transfer
+	prebuilt                              int    // requests merged into the running batch in the last tick
 
 	ops       []operation
 	freeOps   []int32

@@ -123,23 +123,30 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 		hands: make(map[uint64]*hand), entries: make(map[uint64]*entry), rooms: make(map[uint64]*entry),
 		slots: make([]Record, o.Slots),
 	}
-	for _, id := range []gpu.ArenaID{o.Pages, o.Ring} {
-		if id == 0 && id == o.Ring {
-			continue
-		}
-		spec, err := o.Device.Arena(id)
+	if _, err := r.arena(o.Pages); err != nil {
+		return nil, err
+	}
+	if o.Ring != 0 {
+		pages, err := r.arena(o.Ring)
 		if err != nil {
-			return nil, fmt.Errorf("%w: receiver of rank %d: %w", ErrOptions, o.Rank, err)
+			return nil, err
 		}
-		if spec.PageBytes != o.Shape.PageBytes() {
-			return nil, fmt.Errorf("%w: receiver of rank %d: pages of arena %q have %d bytes, the shape's have %d",
-				ErrOptions, o.Rank, spec.Name, spec.PageBytes, o.Shape.PageBytes())
-		}
-		if id == o.Ring {
-			r.ring = ring{arena: id, size: uint64(spec.Pages)}
-		}
+		r.ring = ring{arena: o.Ring, size: uint64(pages)}
 	}
 	return r, nil
+}
+
+// arena is the number of pages of an arena, whose pages must be the shape's.
+func (r *Receiver) arena(id gpu.ArenaID) (pages int, err error) {
+	spec, err := r.o.Device.Arena(id)
+	if err != nil {
+		return 0, fmt.Errorf("%w: receiver of rank %d: %w", ErrOptions, r.o.Rank, err)
+	}
+	if spec.PageBytes != r.o.Shape.PageBytes() {
+		return 0, fmt.Errorf("%w: receiver of rank %d: pages of arena %q have %d bytes, the shape's have %d",
+			ErrOptions, r.o.Rank, spec.Name, spec.PageBytes, r.o.Shape.PageBytes())
+	}
+	return spec.Pages, nil
 }
 
 // Handshake asks the peer about a room, at the first call, and says how far that is: Bootstrapping

@@ -29,6 +29,7 @@ type Finish struct {
 	Delay       time.Duration // from the last chunk to the metadata
 	StatusDelay time.Duration // from a failure to the rank's learning of it
 	Lose        bool          // neither ever reaches the rank
+	Early       bool          // the metadata overtakes the data: Delay counts from the start
 
 	Record  func(*Record) // changes the metadata before it is written
 	Reason  abi.Reason    // said beside the metadata

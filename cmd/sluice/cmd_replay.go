@@ -1,0 +1,207 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/abi"
+	"sluice/internal/config"
+	"sluice/internal/log"
+	"sluice/plugins"
+	"sluice/plugins/standard"
+	"sluice/runtime/rank"
+	"sluice/runtime/replay"
+)
+
+// replayFlags are the command line of sluice replay.
+type replayFlags struct {
+	trace, engine string
+	limit         int
+	policies      []string
+	asJSON        bool
+	o             replay.RunOptions
+}
+
+func newReplayCommand(env *environment) *cobra.Command {
+	f := replayFlags{o: replay.DefaultRunOptions()}
+	cmd := &cobra.Command{
+		Use:   "replay --trace FILE",
+		Short: "Run a trace of real traffic through a decode group in virtual time",
+		Long: `Run a Mooncake trace through the whole decode runtime in virtual time: real ranks, real pages (a 16-byte stamp
+each), real ballots. A run is a function of its flags and the trace: two runs print the same but for the wall time.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runReplay(cmd, env, &f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.trace, "trace", "", "trace `FILE`, one JSON object a line, or - for stdin")
+	fl.IntVar(&f.limit, "limit", 0, "replay only the first so many requests; 0 = all")
+	fl.StringArrayVar(&f.policies, "policy", nil, "HOOK=FILE.wasm or HOOK=NAME of a shipped policy; may be repeated")
+	fl.StringVar(&f.engine, "engine", config.EngineWasm, "run shipped policies as wasm or native")
+	fl.BoolVar(&f.asJSON, "json", false, "print the result as JSON; its names are in the README")
+	fl.IntVar(&f.o.Ranks, "ranks", f.o.Ranks, "decode ranks, 1 to 8")
+	fl.IntVar(&f.o.L1Tokens, "l1-tokens", f.o.L1Tokens, "tokens that L1 holds on each rank")
+	fl.Float64Var(&f.o.L2Ratio, "l2-ratio", f.o.L2Ratio, "size of L2 as a multiple of L1, 0 to 64")
+	fl.IntVar(&f.o.PageSize, "page-size", f.o.PageSize, "tokens in one page")
+	fl.IntVar(&f.o.Reserved, "reserved-decode-tokens", f.o.Reserved, "tokens kept free for each active request at admission")
+	fl.Float64Var(&f.o.Overcommit, "overcommit", f.o.Overcommit, "share of what a request may still generate that is set aside, above 0 to 1")
+	fl.IntVar(&f.o.MaxRunning, "max-running", f.o.MaxRunning, "requests in the running batch")
+	fl.DurationVar(&f.o.Tick, "tick", f.o.Tick, "virtual time of one tick")
+	fl.DurationVar(&f.o.Chunk, "chunk-time", f.o.Chunk, "virtual time the prefill peer takes for 16 pages")
+	fl.Uint64Var(&f.o.Seed, "seed", f.o.Seed, "seed of the peer's jitter")
+	fl.BoolVar(&f.o.Verify, "verify", false, "run the oracles after every tick and check every token")
+	return cmd
+}
+
+func (f *replayFlags) check() error {
+	var errs []error
+	in := func(name string, v, lo, hi int) {
+		if v < lo || v > hi {
+			errs = append(errs, fmt.Errorf("--%s %d: must be %d to %d", name, v, lo, hi))
+		}
+	}
+	if f.trace == "" {
+		errs = append(errs, errors.New("--trace is needed: a file with one JSON object a line"))
+	}
+	if f.engine != config.EngineWasm && f.engine != config.EngineNative {
+		errs = append(errs, fmt.Errorf("--engine %q: must be %s or %s", f.engine, config.EngineWasm, config.EngineNative))
+	}
+	in("limit", f.limit, 0, 1<<30)
+	in("ranks", f.o.Ranks, 1, 8)
+	in("page-size", f.o.PageSize, 1, 1024)
+	in("l1-tokens", f.o.L1Tokens, 2*max(f.o.PageSize, 1), 1<<28)
+	in("reserved-decode-tokens", f.o.Reserved, 0, f.o.L1Tokens-1)
+	in("max-running", f.o.MaxRunning, 1, 65536)
+	if !(f.o.L2Ratio >= 0 && f.o.L2Ratio <= 64) {
+		errs = append(errs, fmt.Errorf("--l2-ratio %v: must be 0 to 64", f.o.L2Ratio))
+	}
+	if !(f.o.Overcommit > 0 && f.o.Overcommit <= 1) {
+		errs = append(errs, fmt.Errorf("--overcommit %v: must be above 0 and at most 1", f.o.Overcommit))
+	}
+	if f.o.Tick <= 0 || f.o.Tick > time.Minute || f.o.Chunk < 0 || f.o.Chunk > time.Minute {
+		errs = append(errs, fmt.Errorf("--tick %v, --chunk-time %v: must be above 0 (0 for chunk-time) and at most 1m", f.o.Tick, f.o.Chunk))
+	}
+	return errors.Join(errs...)
+}
+
+// specs are the policies of the run: the flags', and the default shipped ones for the other hooks.
+func (f *replayFlags) specs() ([]plugins.Spec, error) {
+	var out []plugins.Spec
+	for _, text := range f.policies {
+		s, err := policyFlag(text)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(out, func(o plugins.Spec) bool { return o.Hook == s.Hook }) {
+			return nil, fmt.Errorf("--policy %q: hook %s is given twice", text, s.Hook)
+		}
+		out = append(out, s)
+	}
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+		if !slices.ContainsFunc(out, func(o plugins.Spec) bool { return o.Hook == h }) {
+			out = append(out, plugins.Spec{Hook: h, Builtin: standard.Default(h)})
+		}
+	}
+	for i := range out {
+		out[i].Native = out[i].Builtin != "" && f.engine == config.EngineNative
+	}
+	return out, nil
+}
+
+func (f *replayFlags) read(env *environment) ([]replay.TraceRequest, error) {
+	if f.trace == "-" {
+		return replay.ReadTrace(env.stdin, f.limit)
+	}
+	file, err := os.Open(f.trace)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	t, err := replay.ReadTrace(file, f.limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.trace, err)
+	}
+	return t, nil
+}
+
+func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
+	if err := f.check(); err != nil {
+		return usage(err)
+	}
+	specs, err := f.specs()
+	if err != nil {
+		return usage(err)
+	}
+	trace, err := f.read(env)
+	if err != nil {
+		return usage(err)
+	}
+	logger, err := log.New(env.stderr, "warn", "text")
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	bench := newPolicyBench(cacheDir(config.Default(), env, logger), logger,
+		abi.HostInfo{PageSize: uint32(f.o.PageSize), TotalTokens: uint64(f.o.L1Tokens), Ranks: uint32(f.o.Ranks)})
+	var infos []plugins.Info
+	f.o.Hooks = func(r int) (rank.Hooks, error) {
+		h, set, err := bench.hooks(ctx, "replay", specs, r)
+		if err == nil && r == 0 {
+			infos = set.Infos()
+		}
+		if errors.Is(err, plugins.ErrRejected) {
+			err = usage(err)
+		}
+		return h, err
+	}
+	start := env.clock.Now()
+	res, err := replay.Run(trace, f.o)
+	wall := env.clock.Now() - start
+	if err := errors.Join(err, bench.close(ctx)); err != nil {
+		return err
+	}
+	res.WallSeconds = wall.Seconds()
+	res.Policies = map[string]replay.PolicyName{}
+	for _, i := range infos {
+		res.Policies[i.Hook.String()] = replay.PolicyName{Name: i.Name, SHA256: i.SHA256, Engine: i.Engine.String()}
+	}
+	if f.asJSON {
+		b, err := json.MarshalIndent(res, "", "  ")
+		if err != nil {
+			return err
+		}
+		return say(env, string(b)+"\n")
+	}
+	return printReplay(env.stdout, res)
+}
+
+func printReplay(w io.Writer, r *replay.Result) error {
+	_, err := fmt.Fprintf(w, `requests      %d, served %d, failed %d
+input tokens  %d
+hit tokens    L1 %d, L2 %d, L3 %d
+output tokens %d
+restores      %d
+retractions   %d
+ticks         %d
+collectives   %d
+rails tripped %d
+virtual time  %.1f s
+wall time     %.2f s
+digest        %s
+`, r.Requests, r.Served, r.Failed, r.InputTokens, r.HitTokens.L1, r.HitTokens.L2, r.HitTokens.L3, r.OutTokens, r.Restores,
+		r.Retractions, r.Ticks, r.Collectives, tripped(r.Rails), r.Virtual, r.WallSeconds, r.Digest)
+	return err
+}
+
+func tripped(rails map[string]uint64) (n uint64) {
+	for _, v := range rails {
+		n += v
+	}
+	return n
+}
