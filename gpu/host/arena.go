@@ -19,6 +19,7 @@ type arena struct {
 	stride int // bytes from one page to the next
 	mem    []byte
 	words  []atomic.Uint64
+	log    *writeLog // of a Memory arena; nil elsewhere
 }
 
 const pageAlign = 16
@@ -41,7 +42,11 @@ func newArena(spec gpu.ArenaSpec) (*arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: arena %q of %d bytes: %w; ask for fewer pages", gpu.ErrNoMemory, spec.Name, spec.Pages*stride, err)
 	}
-	return &arena{spec: spec, stride: stride, mem: mem, words: make([]atomic.Uint64, spec.Pages)}, nil
+	a := &arena{spec: spec, stride: stride, mem: mem, words: make([]atomic.Uint64, spec.Pages)}
+	if spec.Kind == gpu.Memory {
+		a.log = new(writeLog)
+	}
+	return a, nil
 }
 
 // page is the bytes of page i, which the caller has entered.
@@ -65,6 +70,13 @@ func (a *arena) enter(ref gpu.Ref) error {
 		if w.CompareAndSwap(old, old+1) {
 			return nil
 		}
+	}
+}
+
+// written notes a write to page i, before it and after.
+func (a *arena) written(i uint32) {
+	if a.log != nil {
+		a.log.note(i)
 	}
 }
 

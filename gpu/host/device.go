@@ -113,6 +113,8 @@ func (d *Device) Write(ref gpu.Ref, off int, b []byte) error {
 	if err := fault.errAt(0); err != nil {
 		return fmt.Errorf("gpu/host: write of %d bytes to %v: %w", len(b), ref, err)
 	}
+	a.written(ref.Index)
+	defer a.written(ref.Index)
 	at := a.page(ref.Index)[off : off+len(b)]
 	copy(at, b)
 	if fault.corrupts(0) {

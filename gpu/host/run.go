@@ -141,6 +141,8 @@ func (d *Device) copyPage(cmd *command, i int) (bad bool, err error) {
 		return false, fmt.Errorf("gpu/host: copy %d: %w: %v has %d bytes, %v has %d", b.Op, gpu.ErrBatch, b.Src[i], src.spec.PageBytes, b.Dst[i], dst.spec.PageBytes)
 	}
 
+	dst.written(b.Dst[i].Index)
+	defer dst.written(b.Dst[i].Index)
 	to, from, broken := dst.page(b.Dst[i].Index), src.page(b.Src[i].Index), cmd.fault.corrupts(i)
 	if b.Sums == nil {
 		copy(to, from)
@@ -177,6 +179,8 @@ func (d *Device) fillPage(cmd *command, i int) error {
 		return fmt.Errorf("gpu/host: fill: page %d of %d: %w", i, len(cmd.batch.Dst), err)
 	}
 	defer a.leave(ref.Index)
+	a.written(ref.Index)
+	defer a.written(ref.Index)
 	page := a.page(ref.Index)
 	for j := range page {
 		page[j] = cmd.value

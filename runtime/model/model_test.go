@@ -262,6 +262,7 @@ func readAll(t *testing.T, c *cluster, n int) uint64 {
 	t.Helper()
 	var sums [][]uint64
 	for _, m := range c.shards {
+		m.known.catchUp()
 		s, err := m.read(&Item{Request: 1, Row: c.row, Len: n})
 		if err != nil {
 			t.Fatal(err)
@@ -399,60 +400,65 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// versioned is a device that counts the writes of each page and the reads it answers.
-type versioned struct {
+// counting is a device that counts the reads it answers.
+type counting struct {
 	gpu.Device
-	writes map[gpu.Ref]uint64
-	reads  int
+	log   Log
+	reads int
 }
 
-func (v *versioned) Write(ref gpu.Ref, off int, b []byte) error {
-	v.writes[ref]++
-	return v.Device.Write(ref, off, b)
-}
-
-func (v *versioned) Read(ref gpu.Ref, off int, b []byte) error {
+func (v *counting) Read(ref gpu.Ref, off int, b []byte) error {
 	v.reads++
 	return v.Device.Read(ref, off, b)
 }
 
-func (v *versioned) Version(ref gpu.Ref) (uint64, error) { return v.writes[ref], nil }
+func (v *counting) Written(a gpu.ArenaID, mark uint64, dst []uint32) ([]uint32, uint64, bool) {
+	return v.log.Written(a, mark, dst)
+}
 
-func TestVersionsSaveReadsAndHideNothing(t *testing.T) {
+func TestKnownSumsSaveReadsAndHideNothing(t *testing.T) {
 	shape := Shape{Layers: 1, BytesPerTokenLayer: 16, PageSize: 2, Shards: 1}
 	c := newCluster(t, shape, 8)
-	dev := &versioned{Device: c.devs[0], writes: map[gpu.Ref]uint64{}}
+	dev := &counting{Device: c.devs[0], log: c.devs[0]}
 	m, err := NewShard(dev, c.arena, shape, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := prompt(10, 7)
-	prefix := c.prefill("n", tokens)
-	item := []Item{{Row: c.row, Len: 10, Token: tokens[9], Prefix: prefix}}
-	got, again, late := make([]uint64, 1), make([]uint64, 1), make([]uint64, 1)
-	if err := m.Step(item, got); err != nil {
-		t.Fatal(err)
+	tokens := prompt(12, 7)
+	c.prefill("n", tokens)
+	step := func(row []gpu.Ref, n int) uint64 {
+		t.Helper()
+		sum := make([]uint64, 1)
+		if err := m.Step([]Item{{Request: 1, Row: row, Len: n, Token: tokens[n-1], Prefix: Start("n").Extend(tokens[:n])}}, sum); err != nil {
+			t.Fatal(err)
+		}
+		return sum[0]
 	}
-	if got[0] != oracleOf(t, shape, "n", tokens).Sum() {
-		t.Fatal("cached reading gives another sum")
+	for n, want := range map[int]int{9: 5} {
+		if got := step(c.row, n); got != oracleOf(t, shape, "n", tokens[:n]).Sum() || dev.reads != want {
+			t.Fatalf("first step: %d reads of %d pages", dev.reads, want)
+		}
 	}
-	if dev.reads != 5 {
-		t.Fatalf("%d reads of 5 pages", dev.reads)
+	for n := 10; n <= 12; n++ {
+		dev.reads = 0
+		if got := step(c.row, n); got != oracleOf(t, shape, "n", tokens[:n]).Sum() || dev.reads != 1 {
+			t.Errorf("step to %d tokens: %d reads, want the last page alone", n, dev.reads)
+		}
 	}
-	if err := m.Step(item, again); err != nil {
-		t.Fatal(err)
+	right := oracleOf(t, shape, "n", tokens).Sum()
+	other := slices.Clone(c.row)
+	other[0], other[1] = other[1], other[0]
+	if step(other, 12) == right {
+		t.Error("a row that points elsewhere is hidden by what was known")
 	}
-	if again[0] != got[0] || dev.reads != 6 {
-		t.Errorf("second step: sum equal %v, %d reads; want the written page read alone", again[0] == got[0], dev.reads-5)
+	if step(c.row, 12) != right {
+		t.Error("the right row gives another sum after the wrong one")
 	}
 	if err := dev.Write(c.row[1], 3, []byte{0xff}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Step(item, late); err != nil {
-		t.Fatal(err)
-	}
-	if late[0] == got[0] {
-		t.Error("a late write is hidden by the cache")
+	if step(c.row, 12) == right {
+		t.Error("a late write is hidden by what was known")
 	}
 }
 

@@ -19,32 +19,23 @@ type Item struct {
 	Prefix  Prefix    // after Token
 }
 
-// Versioner is a device that can tell whether a page was written: Version changes with every write,
-// copy or fill that touches the page, whoever made it. A [Shard] on such a device hashes only the
-// pages written since it last read them.
-type Versioner interface {
-	Version(ref gpu.Ref) (uint64, error)
+// Log is a device that can tell which pages of an arena were written since a mark, whoever wrote them: Written
+// appends them and returns the mark to ask from next; ok is false when it no longer reaches back that far. A
+// [Shard] on such a device keeps the sums of full pages it has read, until one of them is written.
+type Log interface {
+	Written(arena gpu.ArenaID, mark uint64, dst []uint32) (pages []uint32, now uint64, ok bool)
 }
 
 // Shard is the engine's share of one rank. The rank's goroutine owns it.
 type Shard struct {
-	dev      gpu.Device
-	arena    gpu.ArenaID
-	shape    Shape
-	shard    int
-	digest   *digester
-	scratch  []byte
-	versions Versioner // nil: every page is hashed at every step
-	cache    []cached  // by page number, with versions
-	weights  []uint64  // pageWeight by page of the sequence, grown as sequences grow
-}
-
-// cached is a page's digest as it was at a version.
-type cached struct {
-	version    uint64
-	digest     uint64
-	generation uint32
-	tokens     int32 // 0 = nothing here
+	dev     gpu.Device
+	arena   gpu.ArenaID
+	shape   Shape
+	shard   int
+	digest  *digester
+	scratch []byte
+	weights []uint64 // pageWeight by page of the sequence, grown as sequences grow
+	known   known
 }
 
 // NewShard makes rank shard's engine on an arena of dev. ErrShape where the arena's pages are not
@@ -62,8 +53,8 @@ func NewShard(dev gpu.Device, arena gpu.ArenaID, shape Shape, shard int) (*Shard
 			ErrShape, spec.Name, spec.PageBytes, shape.PageBytes())
 	}
 	m := &Shard{dev: dev, arena: arena, shape: shape, shard: shard, digest: newDigester(shape, shard), scratch: make([]byte, shape.PageBytes())}
-	if v, ok := dev.(Versioner); ok {
-		m.versions, m.cache = v, make([]cached, spec.Pages)
+	if l, ok := dev.(Log); ok {
+		m.known.init(l, arena, spec.Pages)
 	}
 	return m, nil
 }
@@ -86,12 +77,18 @@ func (m *Shard) Step(items []Item, partial []uint64) error {
 		if err := m.write(it); err != nil {
 			return fmt.Errorf("%w: request %d, write of position %d: %w", ErrStep, it.Request, it.Len-1, err)
 		}
+	}
+	// Every write that began before here is in the log; one that begins later is found by the next step.
+	m.known.catchUp()
+	for i := range items {
+		it := &items[i]
 		sum, err := m.read(it)
 		if err != nil {
 			return fmt.Errorf("%w: request %d, %w", ErrStep, it.Request, err)
 		}
 		partial[i] = sum
 	}
+	m.known.sweep(len(items))
 	return nil
 }
 
@@ -116,17 +113,26 @@ func (m *Shard) write(it *Item) error {
 
 // read sums the digests of the request's pages, each times the weight of its place.
 func (m *Shard) read(it *Item) (uint64, error) {
-	var sum uint64
 	pages := m.shape.Pages(it.Len)
 	for len(m.weights) < pages {
 		m.weights = append(m.weights, pageWeight(len(m.weights)))
 	}
-	for p := range pages {
+	k := m.known.sequence(it)
+	full := it.Len / m.shape.PageSize
+	var sum uint64
+	from := 0
+	if k != nil {
+		sum, from = k.sum, len(k.refs)
+	}
+	for p := from; p < pages; p++ {
 		d, err := m.page(it.Row[p], min(m.shape.PageSize, it.Len-p*m.shape.PageSize))
 		if err != nil {
 			return 0, fmt.Errorf("page %d of %d: %w", p, pages, err)
 		}
 		sum = add(sum, mul(d, m.weights[p]))
+		if k != nil && p < full {
+			m.known.extend(k, it.Row[p], sum)
+		}
 	}
 	return sum, nil
 }
@@ -136,28 +142,8 @@ func (m *Shard) page(ref gpu.Ref, tokens int) (uint64, error) {
 	if ref.Arena != m.arena {
 		return 0, fmt.Errorf("%v is not in the model's arena %d", ref, m.arena)
 	}
-	if m.versions == nil {
-		if err := m.dev.Read(ref, 0, m.scratch); err != nil {
-			return 0, err
-		}
-		return m.digest.page(m.scratch, tokens), nil
-	}
-	// The version is asked before the read: a write that comes between leaves an older version in
-	// the cache, and the page is hashed again.
-	version, err := m.versions.Version(ref)
-	if err != nil {
-		return 0, err
-	}
-	if int64(ref.Index) >= int64(len(m.cache)) {
-		return 0, fmt.Errorf("%v is not in the model's arena of %d pages", ref, len(m.cache))
-	}
-	c := &m.cache[ref.Index]
-	if c.version == version && c.generation == ref.Generation && int(c.tokens) == tokens {
-		return c.digest, nil
-	}
 	if err := m.dev.Read(ref, 0, m.scratch); err != nil {
 		return 0, err
 	}
-	*c = cached{version: version, digest: m.digest.page(m.scratch, tokens), generation: ref.Generation, tokens: int32(tokens)}
-	return c.digest, nil
+	return m.digest.page(m.scratch, tokens), nil
 }

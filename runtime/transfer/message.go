@@ -34,7 +34,8 @@ type eventKind uint8
 const (
 	evIssue  eventKind = iota // a chunk's write starts
 	evLand                    // a chunk lands
-	evFinish                  // the metadata lands
+	evMeta                    // the metadata lands before the data
+	evFinish                  // the data is complete, and the metadata lands
 	evStatus                  // a rank learns of a failure
 	evAck                     // a drain ack reaches a rank
 	evRestart

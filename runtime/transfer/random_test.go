@@ -83,6 +83,7 @@ func (s randomScript) Finish(k Key) Finish {
 	if s.draw(k, 1001, 5) {
 		f.Delay = 4 * tick
 	}
+	f.Early = s.draw(k, 1006, 5)
 	if s.draw(k, 1002, 25) {
 		f.Record = func(r *Record) { r.Stamp++ }
 	}

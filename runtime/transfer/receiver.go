@@ -234,7 +234,8 @@ func (r *Receiver) Poll(request uint64) Poll {
 	case abi.PollFailed:
 		p.Reason, p.Message, p.Status = e.failure.reason, e.failure.message, e.failure.status
 	case abi.PollSuccess:
-		p.First, p.HasFirst = r.slots[e.info.Slot].First, true
+		slot := &r.slots[e.info.Slot]
+		p.First, p.Cached, p.HasFirst = slot.First, slot.Cached, true
 	}
 	return p
 }

@@ -181,8 +181,12 @@ func (u *pump) begin(rm *room) {
 			plan := u.plan(x, c)
 			u.at(rm.start+plan.At-plan.Flight, event{kind: evIssue, x: x, chunk: c})
 		}
+		f := u.p.script.Finish(x.key)
+		if f.Early {
+			u.after(f.Delay, event{kind: evMeta, x: x})
+		}
 		if x.chunks == 0 {
-			u.after(u.p.script.Finish(x.key).Delay, event{kind: evFinish, x: x})
+			u.after(f.Delay, event{kind: evFinish, x: x})
 		}
 	}
 }
@@ -207,6 +211,10 @@ func (u *pump) happen(e event) {
 		}
 	case evLand:
 		u.land(e)
+	case evMeta:
+		if e.x.wanted() {
+			u.meta(e.x, u.p.script.Finish(e.x.key))
+		}
 	case evFinish:
 		u.finish(e.x)
 	case evStatus:
@@ -237,7 +245,7 @@ func (u *pump) unstall() {
 // issue starts a chunk's write; false means that the ring is full. A chunk that is not wanted any
 // more counts as done with.
 func (u *pump) issue(x *share, chunk int) bool {
-	if x.dead || x.cancelled || x.room.state != roomRunning {
+	if !x.wanted() {
 		return true
 	}
 	plan := u.plan(x, chunk)
@@ -309,7 +317,11 @@ func (u *pump) write(x *share, chunk int, again bool) {
 		return
 	}
 	if x.left--; x.left == 0 && !x.dead {
-		u.after(u.p.script.Finish(x.key).Delay, event{kind: evFinish, x: x})
+		f, delay := u.p.script.Finish(x.key), time.Duration(0)
+		if !f.Early {
+			delay = f.Delay
+		}
+		u.after(delay, event{kind: evFinish, x: x})
 	}
 }
 
@@ -331,18 +343,28 @@ func (u *pump) fill(x *share, dst []gpu.Ref, from int) error {
 	return nil
 }
 
-// finish writes a rank's metadata.
-func (u *pump) finish(x *share) {
-	if x.dead || x.cancelled || x.room.state != roomRunning {
+// wanted says that the rank's part is still to be carried on.
+func (x *share) wanted() bool { return !x.dead && !x.cancelled && x.room.state == roomRunning }
+
+// meta writes a rank's metadata.
+func (u *pump) meta(x *share, f Finish) {
+	if f.Lose || u.cut[x.rank] {
 		return
 	}
-	f := u.p.script.Finish(x.key)
-	if !f.Lose && !u.cut[x.rank] {
-		rec := Record{First: u.sample(x.room), From: uint32(x.info.PromiseTokens), To: uint32(x.info.PromptTokens), Stamp: x.link.room}
-		if f.Record != nil {
-			f.Record(&rec)
-		}
-		u.receivers[x.rank].meta(x.link, rec, failure{f.Reason, f.Message, f.Status})
+	rec := Record{First: u.sample(x.room), From: uint32(x.info.PromiseTokens), To: uint32(x.info.PromptTokens), Stamp: x.link.room}
+	if f.Record != nil {
+		f.Record(&rec)
+	}
+	u.receivers[x.rank].meta(x.link, rec, failure{f.Reason, f.Message, f.Status})
+}
+
+// finish ends a rank's part: its data is complete. The metadata goes out, unless it has overtaken it.
+func (u *pump) finish(x *share) {
+	if !x.wanted() {
+		return
+	}
+	if f := u.p.script.Finish(x.key); !f.Early {
+		u.meta(x, f)
 	}
 	if x.room.done++; x.room.done == len(x.room.shares) {
 		x.room.state = roomOver

@@ -80,7 +80,7 @@ func (s paced) Chunk(k Key, chunk, chunks int) Chunk {
 	return Chunk{At: at, Flight: p.Flight}
 }
 
-// Finish has the metadata follow the last chunk at once; without any chunk it takes the rank's lag.
+// Finish has the metadata follow the last chunk, or where there is none the start, at once.
 func (s paced) Finish(Key) Finish { return Finish{} }
 
 // Ack gives the pace's delay.

@@ -64,6 +64,7 @@ type Poll struct {
 	StampSeen    bool       // the metadata slot carries the room
 	First        uint32     // the first token, with HasFirst
 	HasFirst     bool       // Raw is Success
+	Cached       uint32     // prompt tokens that the peer did not compute, with HasFirst
 	Progress     uint64     // grows with everything that arrives
 }
 
