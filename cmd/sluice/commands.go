@@ -6,6 +6,9 @@ import "github.com/spf13/cobra"
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newConfigCommand(env),
+		newReplayCommand(env),
+		newReproCommand(env),
+		newServeCommand(env),
 		newVersionCommand(env),
 	}
 }

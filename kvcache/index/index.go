@@ -10,6 +10,10 @@ type Config struct {
 	PageSize int // tokens per page, >= 1
 	L1Pages  int // page numbers of the device tier, >= 1
 	L2Pages  int // page numbers of the host tier, >= 0; 0 = no host tier
+
+	// FirstGeneration is the generation of numbers that were never handed out. An index that takes over the pages
+	// of an earlier one starts above all of its generations, so that no old reference is good again.
+	FirstGeneration uint32
 }
 
 // maxPages keeps every number below NoPage and every count within an int32.
@@ -39,6 +43,7 @@ type Index struct {
 	treeLoading  int // L1 numbers of nodes that are L1Loading
 	treeSaving   int // L1 numbers of nodes under backup; as many L2 numbers are loading
 
+	first     uint32 // FirstGeneration
 	scoring   bool
 	structure uint64
 	digest    uint64
@@ -70,15 +75,16 @@ func New(c Config) (*Index, error) {
 		ops:      make(map[OpID]opRec),
 		seed:     maphash.MakeSeed(),
 	}
-	x.books[L1].init(L1, c.L1Pages)
-	x.books[L2].init(L2, c.L2Pages)
+	x.books[L1].init(L1, c.L1Pages, c.FirstGeneration)
+	x.books[L2].init(L2, c.L2Pages, c.FirstGeneration)
+	x.first = c.FirstGeneration
 	x.record(opNew, uint64(c.PageSize), uint64(c.L1Pages)<<32|uint64(c.L2Pages))
 	return x, nil
 }
 
 // Config returns what New was given.
 func (x *Index) Config() Config {
-	return Config{x.pageSize, len(x.books[L1].state), len(x.books[L2].state)}
+	return Config{x.pageSize, len(x.books[L1].state), len(x.books[L2].state), x.first}
 }
 
 // Space returns the key space of a canonical key (see Key.AppendCanonical), and creates it on first use.

@@ -13,20 +13,21 @@ func TestNewRefusesBadSizes(t *testing.T) {
 		c    Config
 		ok   bool
 	}{
-		{"smallest", Config{1, 1, 0}, true},
-		{"no page size", Config{0, 1, 0}, false},
-		{"no device page", Config{1, 0, 0}, false},
-		{"negative host", Config{1, 1, -1}, false},
-		{"device beyond page numbers", Config{1, math.MaxInt, 0}, false},
-		{"host beyond page numbers", Config{1, 1, math.MaxInt}, false},
+		{"smallest", Config{PageSize: 1, L1Pages: 1, L2Pages: 0}, true},
+		{"generations of its own", Config{PageSize: 1, L1Pages: 1, FirstGeneration: 7}, true},
+		{"no page size", Config{PageSize: 0, L1Pages: 1, L2Pages: 0}, false},
+		{"no device page", Config{PageSize: 1, L1Pages: 0, L2Pages: 0}, false},
+		{"negative host", Config{PageSize: 1, L1Pages: 1, L2Pages: -1}, false},
+		{"device beyond page numbers", Config{PageSize: 1, L1Pages: math.MaxInt, L2Pages: 0}, false},
+		{"host beyond page numbers", Config{PageSize: 1, L1Pages: 1, L2Pages: math.MaxInt}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, err := New(c.c)
 			if (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrConfig) {
 				t.Fatalf("error %v", err)
 			}
-			if c.ok && x.Config() != c.c {
-				t.Fatalf("config %+v", x.Config())
+			if c.ok && (x.Config() != c.c || x.Generation(L1, 0) != c.c.FirstGeneration) {
+				t.Fatalf("config %+v, first generation %d", x.Config(), x.Generation(L1, 0))
 			}
 		})
 	}

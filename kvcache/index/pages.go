@@ -17,13 +17,14 @@ type pageBook struct {
 	tree   int                  // numbers held by nodes
 }
 
-func (b *pageBook) init(t Tier, n int) {
+func (b *pageBook) init(t Tier, n int, first uint32) {
 	b.tier, b.usable, b.free = t, n, n
 	b.state = make([]State, n)
 	b.gen = make([]uint32, n)
 	b.ring = make([]Page, n)
 	for i := range b.ring {
 		b.ring[i] = Page(i)
+		b.gen[i] = first
 	}
 }
 

@@ -1,0 +1,37 @@
+// Package decode is one live decode instance: the ranks of a group as goroutines of this process, and the
+// engine that the HTTP server sees of them.
+//
+// A rank's goroutine repeats one tick: prepare the ballot, one exchange, commit, this rank's share of the model
+// step, the model's own reduction, its tokens. Rank 0 paces the group: while there is something to do a tick
+// starts at least Pace after the one before, an idle group waits for work or for IdleTick. The other ranks meet
+// it at the exchange.
+//
+// # Failure
+//
+// A rank that does not come to the exchange in time, ranks that disagree, and a rank whose code panics end the
+// group: readiness goes down with the reason, what was in flight is answered with 503 (reason "dropped by
+// resync"), and once every rank's goroutine is back the group forms again under the next epoch from empty state
+// (new arenas, new transfer ends under a new incarnation, fresh policy instances, an empty cache), so that
+// nothing of the old one can be written by, or read as, the new. A rank that never comes back keeps readiness
+// down, and the reason names it. A group that ends too often stays down and says so. Requests and cached pages
+// that all ranks agree on are not carried over an end.
+//
+// # Imports and owners
+//
+// The package may import runtime/rank, schedule, server, transfer and model, kvcache, collective, gpu, plugins
+// and internal. [Instance] owns the table of live requests under one mutex; a [Formation] and everything in it
+// belong to the rank goroutines of its epoch, and its Close runs after they have ended. A rank publishes what
+// metrics and probes read as one copied struct a tick.
+//
+// # Example
+//
+//	in, err := decode.New(decode.Options{
+//		Schedule: cfg, Form: form, Clock: clk, Logger: log, Registry: reg,
+//		IdleTick: 20 * time.Millisecond, Deadline: 2 * time.Second, Pace: time.Millisecond,
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	defer in.Close(ctx)
+//	stream, err := in.Submit(ctx, server.Request{RID: "x", Tokens: prompt, MaxNewTokens: 16})
+package decode

@@ -1,0 +1,311 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/abi"
+	"sluice/gpu"
+	"sluice/gpu/host"
+	"sluice/internal/clock"
+	"sluice/internal/config"
+	"sluice/internal/metrics"
+	"sluice/kvcache"
+	"sluice/plugins"
+	"sluice/plugins/standard"
+	"sluice/runtime/decode"
+	"sluice/runtime/model"
+	"sluice/runtime/rank"
+	"sluice/runtime/schedule"
+	"sluice/runtime/transfer"
+)
+
+// DefaultPace is the least time between two ticks of the stand-in: a thousand tokens a second and request, and
+// ages in ticks that mean about milliseconds.
+const DefaultPace = time.Millisecond
+
+// peerID is the number of the one prefill instance.
+const peerID = 1
+
+// LocalOptions make a Local.
+type LocalOptions struct {
+	Config   *config.Config
+	Clock    clock.Clock
+	Logger   *slog.Logger
+	Registry *metrics.Registry
+	Plugins  *plugins.Host // compiles policy modules; the caller closes it after the Local
+
+	Pace time.Duration // least time between two ticks; 0: DefaultPace
+
+	// For tests: the pace and faults of the prefill peer, what runs before each tick (see decode.Options), and
+	// each rank's device once its arenas exist.
+	Script     transfer.Script
+	BeforeTick func(rank int, tick uint64)
+	OnDevice   func(rank int, d *host.Device)
+}
+
+// Local is one prefill and one decode instance with their router, in this process.
+type Local struct {
+	*Router
+	decode  *decode.Instance
+	o       LocalOptions
+	shape   model.Shape // of a page of one decode rank
+	sched   schedule.Config
+	specs   []plugins.Spec
+	infos   []plugins.Info
+	prefill atomic.Pointer[transfer.Prefill] // of the present epoch
+}
+
+// NewLocal builds and starts everything. The first group has formed when it returns; Ready says when it ticks.
+func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
+	if o.Config == nil || o.Clock == nil || o.Logger == nil || o.Registry == nil || o.Plugins == nil {
+		return nil, errors.New("local: configuration, clock, logger, registry and plugin host are all needed")
+	}
+	if o.Pace == 0 {
+		o.Pace = DefaultPace
+	}
+	l := &Local{o: o, shape: shapeOf(o.Config), sched: scheduleOf(o.Config)}
+	if err := l.shape.Check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if l.specs, err = specsOf(&o.Config.Policy); err != nil {
+		return nil, err
+	}
+	d, m := &o.Config.Decode, &o.Config.Model
+	l.decode, err = decode.New(decode.Options{
+		Schedule: l.sched, Form: l.form, Clock: o.Clock, Logger: o.Logger, Registry: o.Registry,
+		Deadline: d.ExchangeDeadline, IdleTick: d.IdleTick, Pace: o.Pace,
+		MaxQueue: o.Config.HTTP.MaxQueue, MaxRequestTokens: d.MaxTokensPerRequest, VocabSize: m.VocabSize,
+		TransferTicks: uint32(d.TransferTicks), DrainTicks: uint32(d.DrainTicks),
+		ModelName: m.Name, Fingerprint: fmt.Sprintf("%s seed=%d", m.Name, m.Seed),
+		Layout:     fmt.Sprintf("page=%d layers=%d bytes=%d", l.shape.PageSize, l.shape.Layers, l.shape.BytesPerTokenLayer),
+		BeforeTick: o.BeforeTick,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.Router, err = New(Options{Decode: l.decode, Prefill: current{l}, Retries: o.Config.Router.Retries, Logger: o.Logger, Registry: o.Registry})
+	if err != nil {
+		return nil, errors.Join(err, l.decode.Close(ctx))
+	}
+	return l, nil
+}
+
+// WaitReady waits until every rank has completed a tick.
+func (l *Local) WaitReady(ctx context.Context) error { return l.decode.WaitReady(ctx) }
+
+// Policies describes the policies of each rank, in the order in which the hooks run.
+func (l *Local) Policies() []plugins.Info { return append([]plugins.Info(nil), l.infos...) }
+
+// Close fails what is live and ends everything, waiting at most until ctx ends.
+func (l *Local) Close(ctx context.Context) error { return l.decode.Close(ctx) }
+
+// current is the prefill peer of the present epoch.
+type current struct{ l *Local }
+
+func (c current) Submit(r transfer.Request) error { return c.l.prefill.Load().Submit(r) }
+
+func shapeOf(c *config.Config) model.Shape {
+	return model.Shape{Layers: c.Model.Layers, BytesPerTokenLayer: c.Model.BytesPerTokenLayer * c.Decode.Ranks,
+		PageSize: c.Decode.PageSize, Shards: c.Decode.Ranks}
+}
+
+func scheduleOf(c *config.Config) schedule.Config {
+	d := &c.Decode
+	l1 := d.MaxTotalTokens / d.PageSize
+	s := schedule.Config{
+		Ranks: d.Ranks, PageSize: d.PageSize, L1Pages: l1, L2Pages: int(d.L2Ratio * float64(l1)),
+		MaxRunning: d.MaxRunning, MetadataSlots: d.MetadataSlots, MaxNewTokens: d.MaxNewTokens,
+		// The door counts those that wait; what was admitted comes on top.
+		MaxQueue:             min(c.HTTP.MaxQueue+d.MetadataSlots+2*d.MaxRunning+l1, 1<<20),
+		ReservedDecodeTokens: d.ReservedDecodeTokens, Overcommit: d.Overcommit, HoldTicks: d.HoldTicks, StarveTicks: d.StarveTicks,
+		AdmitWindow: d.AdmitWindow, Operations: d.Operations, LoadFailures: d.LoadFailures,
+		QuarantineFaults: c.Policy.QuarantineFaults, QuarantineWindow: c.Policy.QuarantineWindowTicks,
+		IngressSlice: int(d.IngressSlice), EOS: schedule.NoToken, AdmitNative: c.Policy.Admit.Builtin,
+	}
+	if c.Policy.Admit.Path != "" {
+		s.AdmitNative = standard.DefaultAdmit
+	}
+	return s
+}
+
+// specsOf reads the policies' modules.
+func specsOf(p *config.Policy) ([]plugins.Spec, error) {
+	var specs []plugins.Spec
+	for _, one := range []struct {
+		hook abi.Hook
+		h    *config.Hook
+	}{{abi.Gate, &p.Gate}, {abi.Reserve, &p.Reserve}, {abi.Admit, &p.Admit}} {
+		s := plugins.Spec{Hook: one.hook, Builtin: one.h.Builtin, Native: one.h.Engine == config.EngineNative, Config: one.h.Config}
+		if one.h.Path != "" {
+			module, err := os.ReadFile(one.h.Path)
+			if err != nil {
+				return nil, fmt.Errorf("policy.%s.path: %w; name a readable Wasm module", one.hook, err)
+			}
+			s.Module, s.Name, s.Builtin = module, one.h.Path, ""
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
+}
+
+// parts is what one epoch is built of and has to be ended or freed.
+type parts struct {
+	policies []*plugins.Set
+	devices  []*host.Device
+	cancel   context.CancelFunc
+	pumps    sync.WaitGroup
+}
+
+func (p *parts) close() error {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	p.pumps.Wait()
+	var errs []error
+	for _, d := range p.devices {
+		errs = append(errs, d.Close())
+	}
+	for _, s := range p.policies {
+		errs = append(errs, s.Close(context.Background()))
+	}
+	return errors.Join(errs...)
+}
+
+// form builds the group of an epoch: fresh devices, tiers, policy instances, and both ends of the transfer.
+func (l *Local) form(ctx context.Context, epoch uint64) (*decode.Formation, error) {
+	p := &parts{}
+	f, err := l.build(ctx, epoch, p)
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return f, nil
+}
+
+func (l *Local) build(ctx context.Context, epoch uint64, p *parts) (*decode.Formation, error) {
+	f := &decode.Formation{Close: p.close}
+	var receivers []*transfer.Receiver
+	for r := range l.sched.Ranks {
+		set, err := l.o.Plugins.NewSet(ctx, l.specs, abi.HostInfo{Major: abi.Major, Minor: abi.Minor, MaxRecords: uint32(l.sched.AdmitWindow),
+			PageSize: uint32(l.sched.PageSize), TotalTokens: uint64(l.sched.L1Pages * l.sched.PageSize), Ranks: uint32(l.sched.Ranks)})
+		if err != nil {
+			return nil, err
+		}
+		p.policies = append(p.policies, set)
+		seat, rx, err := l.seat(r, p)
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		seat.Policies = rank.NewPolicies(set, l.o.Logger.With("rank", r))
+		f.Seats, receivers = append(f.Seats, *seat), append(receivers, rx)
+	}
+	if l.infos == nil {
+		l.infos = p.policies[0].Infos()
+	}
+	prefill, err := l.peer(epoch, receivers)
+	if err != nil {
+		return nil, err
+	}
+	var run context.Context
+	run, p.cancel = context.WithCancel(context.Background())
+	// Run ends with its context and has no other error.
+	p.pumps.Go(func() { _ = prefill.Run(run, l.o.Clock) })
+	for _, rx := range receivers {
+		p.pumps.Go(func() { _ = rx.Run(run, l.o.Clock) })
+	}
+	f.Peers = []decode.Peer{{ID: peerID, Incarnation: prefill.Incarnation()}}
+	f.Rejoin = func(ctx context.Context, fenced decode.Peer) (decode.Peer, error) {
+		return rejoin(prefill, receivers, fenced)
+	}
+	l.prefill.Store(prefill)
+	return f, nil
+}
+
+// rejoin is the peer under its new incarnation once every rank is connected to that.
+func rejoin(prefill *transfer.Prefill, receivers []*transfer.Receiver, fenced decode.Peer) (decode.Peer, error) {
+	back := decode.Peer{ID: peerID, Incarnation: prefill.Incarnation()}
+	if back.Incarnation <= fenced.Incarnation {
+		return back, fmt.Errorf("peer %d has not registered again since incarnation %d", peerID, fenced.Incarnation)
+	}
+	for r, rx := range receivers {
+		if !rx.Connected(peerID, back.Incarnation) {
+			return back, fmt.Errorf("rank %d is not connected to incarnation %d of peer %d", r, back.Incarnation, peerID)
+		}
+	}
+	return back, nil
+}
+
+// peer makes the prefill instance of an epoch. Its incarnations are above those of earlier epochs.
+func (l *Local) peer(epoch uint64, receivers []*transfer.Receiver) (*transfer.Prefill, error) {
+	c := l.o.Config
+	shape := l.shape
+	shape.Shards = c.Prefill.TP
+	chunk := max(c.Prefill.ChunkTokens/shape.PageSize, 1)
+	if shape.Shards != l.shape.Shards {
+		chunk = min(chunk, l.ringPages())
+	}
+	p, err := transfer.NewPrefill(transfer.PrefillOptions{ID: peerID, Incarnation: epoch<<32 | 1, Shape: shape, Ranks: l.sched.Ranks,
+		ChunkPages: chunk, Vocab: c.Model.VocabSize, Script: l.o.Script, Logger: l.o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("prefill.tp = %d with decode.ranks = %d: %w", shape.Shards, l.shape.Shards, err)
+	}
+	if err := p.Connect(receivers...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (l *Local) ringPages() int {
+	return max(int(l.o.Config.Prefill.StagingRing/int64(l.shape.PageBytes())), 1)
+}
+
+// seat makes one rank's device with its arenas, its tiers, its shard of the model and its receiver.
+func (l *Local) seat(r int, p *parts) (*decode.Seat, *transfer.Receiver, error) {
+	dev, err := host.NewLive(host.Options{Rank: r, Clock: l.o.Clock, Tick: l.o.Pace})
+	if err != nil {
+		return nil, nil, err
+	}
+	p.devices = append(p.devices, dev)
+	s := &decode.Seat{Device: dev}
+	bytes := l.shape.PageBytes()
+	if s.L1, err = dev.NewArena(gpu.ArenaSpec{Name: "l1", Kind: gpu.Memory, PageBytes: bytes, Pages: l.sched.L1Pages}); err != nil {
+		return nil, nil, err
+	}
+	// A store has two tiers; without L2 the second is one page that the schedule never hands out.
+	if s.L2, err = dev.NewArena(gpu.ArenaSpec{Name: "l2", Kind: gpu.Pinned, PageBytes: bytes, Pages: max(l.sched.L2Pages, 1)}); err != nil {
+		return nil, nil, err
+	}
+	rx := transfer.ReceiverOptions{Rank: r, Device: dev, Pages: s.L1, Shape: l.shape, Slots: l.sched.MetadataSlots, Logger: l.o.Logger}
+	if l.o.Config.Prefill.TP != l.sched.Ranks {
+		if rx.Ring, err = dev.NewArena(gpu.ArenaSpec{Name: "ring", Kind: gpu.Memory, PageBytes: bytes, Pages: l.ringPages()}); err != nil {
+			return nil, nil, err
+		}
+		if rx.Stream, err = dev.NewStream("scatter"); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.Store, err = kvcache.New(kvcache.Options{Device: dev, L1: s.L1, L2: s.L2, PageTokens: l.sched.PageSize,
+		Unchecked: !l.o.Config.Decode.Checksums, Operations: 4 * l.sched.Operations, Logger: l.o.Logger.With("rank", r)})
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.Model, err = model.NewShard(dev, s.L1, l.shape, r); err != nil {
+		return nil, nil, err
+	}
+	receiver, err := transfer.NewReceiver(rx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Transport = receiver
+	if l.o.OnDevice != nil {
+		l.o.OnDevice(r, dev)
+	}
+	return s, receiver, nil
+}
