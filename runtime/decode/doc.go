@@ -8,13 +8,16 @@
 //
 // # Failure
 //
-// A rank that does not come to the exchange in time, ranks that disagree, and a rank whose code panics end the
-// group: readiness goes down with the reason, what was in flight is answered with 503 (reason "dropped by
-// resync"), and once every rank's goroutine is back the group forms again under the next epoch from empty state
-// (new arenas, new transfer ends under a new incarnation, fresh policy instances, an empty cache), so that
-// nothing of the old one can be written by, or read as, the new. A rank that never comes back keeps readiness
-// down, and the reason names it. A group that ends too often stays down and says so. Requests and cached pages
-// that all ranks agree on are not carried over an end.
+// Ranks that disagree (a bug, a flipped bit) are found by the next exchange before anything of it is used, and made
+// equal again by a resync: a request stays where its record is equal on all ranks, the others are answered with 503
+// (reason "dropped by resync"), and pages that any rank named for them are held until every rank has drained them.
+//
+// A rank that does not come to the exchange in time, a rank whose code panics, and ranks that a resync cannot make
+// equal or that part too often end the group: readiness goes down with the reason, what was in flight is answered
+// with 503, and once every rank's goroutine is back the group forms again under the next epoch from empty state (new
+// arenas, new transfer ends under a new incarnation, fresh policy instances, an empty cache), so that nothing of the
+// old one can be written by, or read as, the new. A rank that never comes back keeps readiness down, and the reason
+// names it. A group that ends too often stays down and says so.
 //
 // # Imports and owners
 //

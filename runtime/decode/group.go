@@ -45,6 +45,9 @@ type member struct {
 	tokens []uint32
 	first  chan struct{} // closed after the first tick
 
+	turns uint64   // ticks begun, the same on all ranks
+	heals []uint64 // turns in which the ranks were made equal again
+
 	failing   time.Duration // since when the model has made no tokens; 0: it makes them
 	failingIs error
 
@@ -192,11 +195,12 @@ func (g *group) tick(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
+	m.turns++
 	if err := m.ex.Min(ctx, v); err != nil {
-		return err
+		return g.heal(ctx, m, err)
 	}
 	if err := m.r.Commit(); err != nil {
-		return err
+		return g.heal(ctx, m, err)
 	}
 	if m.rank == 0 {
 		g.deliver(m)

@@ -1,6 +1,8 @@
 package rank
 
 import (
+	"slices"
+
 	"sluice/abi"
 	"sluice/gpu"
 	"sluice/kvcache/index"
@@ -14,17 +16,23 @@ import (
 func (r *Rank) Commit() error {
 	b := r.ballot()
 	r.effects.Reset()
-	ops := r.sched.NumOperations()
-	for i := range ops {
-		// An operation that this apply ends leaves the list; its result is of no more use.
-		if b.U32[len(b.U32)-ops+i] != 0 {
-			delete(r.results, r.sched.Operation(i).ID)
-		}
+	r.over = r.over[:0]
+	for i := range r.sched.NumOperations() {
+		r.over = append(r.over, r.sched.Operation(i).ID)
 	}
 	err := r.sched.Apply(&b, r.prop, &r.effects)
 	r.tokens = r.tokens[:0]
 	if err != nil {
 		return err
+	}
+	for i := range r.sched.NumOperations() {
+		if at := slices.Index(r.over, r.sched.Operation(i).ID); at >= 0 {
+			r.over = slices.Delete(r.over, at, at+1)
+		}
+	}
+	// What this apply has ended is outstanding no more, and its result of no more use.
+	for _, id := range r.over {
+		delete(r.results, id)
 	}
 	for i := range r.effects.List {
 		r.effect(i)
@@ -43,7 +51,7 @@ func (r *Rank) effect(i int) {
 		// The transport keeps the list until the request is over, so it gets one of its own.
 		refs := r.refs(make([]gpu.Ref, 0, len(dst)), index.L1, dst, true)
 		r.o.Transport.Send(transfer.Info{Request: f.Request, Room: f.Room, Peer: f.Peer, Incarnation: r.incarnation(f.Peer),
-			PromiseTokens: int(f.Promise), PromptTokens: int(f.Prompt), Dst: refs, Slot: f.Slot})
+			PromiseTokens: int(f.Promise), PromptTokens: int(f.Prompt), Prompt: r.prompt(f.Request, int(f.Prompt)), Dst: refs, Slot: f.Slot})
 	case schedule.EffectCancel:
 		r.o.Transport.Cancel(f.Request, f.Room)
 	case schedule.EffectForget:
@@ -87,6 +95,13 @@ func (r *Rank) effect(i int) {
 	case schedule.EffectFinish:
 		r.o.Sink.Finish(f.Request, f.Finish, f.Reason, int(f.Rank), f.Token)
 	}
+}
+
+// prompt identifies a request's prompt of n tokens in its namespace.
+func (r *Rank) prompt(request uint64, n int) model.Prefix {
+	r.key = r.sched.AppendKey(r.key[:0], request)
+	r.toks = r.sched.AppendTokens(r.toks[:0], request)
+	return model.Start(string(r.key)).Extend(r.toks[:min(n, len(r.toks))])
 }
 
 func (r *Rank) hook(h abi.Hook) Hook {

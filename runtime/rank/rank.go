@@ -72,7 +72,7 @@ type Options struct {
 	Sink      Sink    // rank 0 only
 	Logger    *slog.Logger
 
-	TransferTicks uint32 // ticks without progress after which this rank gives a transfer up
+	TransferTicks uint32 // ticks without progress after which this rank gives a transfer up, or a room the peer does not know
 	DrainTicks    uint32 // ticks without a drain ack after which this rank revokes the peer's right to write
 }
 
@@ -89,15 +89,20 @@ type Rank struct {
 	rows    []row
 	results map[uint64]kvcache.Result // ended operations that are still outstanding in the ballot
 	ended   []kvcache.Result
+	over    []uint64 // operations that the last apply ended
 
+	hands    []hand // handshakes begun, as of the last Prepare, in order of requests
 	polls    []transfer.Poll
 	restores []abi.RestoreStatus
-	polled   []uint64 // requests of polls
+	entries  []schedule.Entry // the transfer queue as this tick's Prepare sees it; polls and restores go with it
 
 	items   []model.Item
 	partial []uint64
 	tokens  []uint32
 	stepErr error
+
+	resync *schedule.Resync // under way
+	before before
 
 	encodeGate, encodeReserve, encodeAdmit func(abi.Batch)
 
@@ -172,11 +177,7 @@ func (r *Rank) Prepare(now time.Duration) (*collective.Vector, error) {
 		return nil, err
 	}
 	r.observeOperations(&b)
-	for i := range s.NumHandshake() {
-		e := s.Handshake(i)
-		raw, reason := r.o.Transport.Handshake(e.Room, e.Peer)
-		s.SetHandshake(&b, i, schedule.GateHandshake(raw, reason, r.o.Rank))
-	}
+	r.observeHandshakes(&b)
 	r.observeTransfers(&b)
 	for i := range s.NumQuarantine() {
 		s.SetDrained(&b, i, r.drained(s.Quarantine(i)))
@@ -207,11 +208,46 @@ func (r *Rank) ballot() schedule.Ballot {
 func (r *Rank) observeOperations(b *schedule.Ballot) {
 	r.ended = r.o.Store.Poll(r.ended[:0])
 	for _, res := range r.ended {
+		if r.before.ops[res.Op] {
+			delete(r.before.ops, res.Op) // of an epoch that is over
+			continue
+		}
 		r.results[res.Op] = res
 	}
 	for i := range r.sched.NumOperations() {
 		res, ok := r.results[r.sched.Operation(i).ID]
 		r.sched.SetOperation(b, i, ok, res.Good, res.BadBytes)
+	}
+}
+
+// hand is a handshake that this rank has begun.
+type hand struct {
+	request uint64
+	since   uint64 // tick
+}
+
+// observeHandshakes asks the peers about the prealloc entries that have lanes. A room that its peer never gets to
+// know would wait for ever; no page is held for it yet, so one rank may fail it at any time.
+func (r *Rank) observeHandshakes(b *schedule.Ballot) {
+	s := r.sched
+	was := r.hands
+	r.hands = r.hands[:0]
+	for i := range s.NumHandshake() {
+		e := s.Handshake(i)
+		raw, reason := r.o.Transport.Handshake(e.Room, e.Peer)
+		// The prealloc queue is in order of request numbers and grows at its end, so the list is rewritten in place.
+		for len(was) > 0 && was[0].request < e.ID {
+			was = was[1:]
+		}
+		h := hand{e.ID, s.Tick()}
+		if len(was) > 0 && was[0].request == e.ID {
+			h = was[0]
+		}
+		r.hands = append(r.hands, h)
+		if raw == abi.PollBootstrapping && r.o.TransferTicks > 0 && s.Tick()-h.since >= uint64(r.o.TransferTicks) {
+			raw, reason = abi.PollFailed, abi.ReasonDeadline
+		}
+		s.SetHandshake(b, i, schedule.GateHandshake(raw, reason, r.o.Rank))
 	}
 }
 
@@ -258,12 +294,12 @@ func (r *Rank) restore(e *schedule.Entry) abi.RestoreStatus {
 func (r *Rank) observeTransfers(b *schedule.Ballot) {
 	s := r.sched
 	n := s.NumTransfer()
-	r.polls, r.restores, r.polled = r.polls[:0], r.restores[:0], r.polled[:0]
+	r.polls, r.restores, r.entries = r.polls[:0], r.restores[:0], r.entries[:0]
 	for i := range n {
-		e := s.Transfer(i)
+		r.entries = append(r.entries, s.Transfer(i))
+		e := &r.entries[i]
 		r.polls = append(r.polls, r.o.Transport.Poll(e.ID))
-		r.restores = append(r.restores, r.restore(&e))
-		r.polled = append(r.polled, e.ID)
+		r.restores = append(r.restores, r.restore(e))
 		w := r.row(e.Row)
 		if w.request != e.ID {
 			w.request, w.prev, w.progress, w.moved, w.revoked = e.ID, r.polls[i].Raw, 0, 0, false
@@ -276,13 +312,13 @@ func (r *Rank) observeTransfers(b *schedule.Ballot) {
 	answers, valid := r.o.Hooks.Gate.Ask(s.Tick(), s.PolicyEpoch(), n, n, r.encodeGate)
 	s.SetHook(b, abi.Gate, valid)
 	for i := range n {
-		e, p := s.Transfer(i), &r.polls[i]
+		e, p := &r.entries[i], &r.polls[i]
 		a := answers.GateOut(i)
 		w := r.row(e.Row)
 		vote, rail := schedule.Gate(schedule.Observation{Raw: p.Raw, Restore: r.restores[i], Reason: p.Reason}, a.Vote, a.Reason, r.o.Rank)
 		r.counts.Rails[rail]++
 		w.prev = a.Vote
-		giveUp := a.Flags&abi.GateOutGiveUp != 0 || r.stuck(w, &e, p)
+		giveUp := a.Flags&abi.GateOutGiveUp != 0 || r.stuck(w, e, p)
 		if giveUp {
 			r.counts.GiveUps++
 		}
@@ -307,6 +343,9 @@ func (r *Rank) stuck(w *row, e *schedule.Entry, p *transfer.Poll) bool {
 // drained says whether nothing can write the entry's pages on this rank any more: the peer's ack has come, or
 // its right to write was revoked.
 func (r *Rank) drained(e schedule.Entry) bool {
+	if e.ID == 0 {
+		return r.beforeIsOver()
+	}
 	if r.o.Transport.Drained(e.ID) {
 		return true
 	}
@@ -333,7 +372,7 @@ func (r *Rank) putGate(b abi.Batch) {
 	s := r.sched
 	b.PutGateGlobals(&abi.GateGlobals{TimeNS: s.TimeNS()})
 	for i := range r.polls {
-		e, p := s.Transfer(i), &r.polls[i]
+		e, p := &r.entries[i], &r.polls[i]
 		rec := abi.GateRecord{ReqKey: e.ID, RawPoll: p.Raw, Restore: r.restores[i], PrevVote: r.row(e.Row).prev, AgeTicks: e.Age,
 			RestoreTokens: uint32(e.RestoreTokens), TransferredPages: uint32(p.ArrivedPages), Tenant: e.Tenant, Priority: e.Priority}
 		if e.SetAside {
@@ -360,8 +399,8 @@ func (r *Rank) putReserve(b abi.Batch) {
 	p := s.Pools()
 	b.PutReserveGlobals(&abi.ReserveGlobals{TimeNS: s.TimeNS(), PageSize: uint32(s.PageSize()), TotalTokens: p.Total,
 		FreeTokens: p.Free, EvictableTokens: p.Evictable, FloorTokens: p.Floor, SetAsideTokens: p.SetAside})
-	for i := range r.polls {
-		e := s.Transfer(i)
+	for i := range r.entries {
+		e := &r.entries[i]
 		rec := abi.ReserveRecord{ReqKey: e.ID, Restore: r.restores[i], RestoreTokens: uint32(e.RestoreTokens), OwedTokens: uint32(e.OwedTokens)}
 		if e.SetAside {
 			rec.SetAside = 1
@@ -443,10 +482,13 @@ func (r *Rank) refs(dst []gpu.Ref, t index.Tier, pages []index.Page, fresh bool)
 // reports and for the experiment that shows what acting on it does.
 func (r *Rank) Restore(i int) abi.RestoreStatus { return r.restores[i] }
 
+// Proposal is this rank's admit answer of the last Prepare, empty where none counts; for logs of a run.
+func (r *Rank) Proposal() []byte { return r.prop.Admit }
+
 // Raw is the raw poll of a request in transfer as the last Prepare saw it; false when it was not in transfer.
 func (r *Rank) Raw(request uint64) (abi.Poll, bool) {
-	for i, id := range r.polled {
-		if id == request {
+	for i := range r.entries {
+		if r.entries[i].ID == request {
 			return r.polls[i].Raw, true
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"sluice/kvcache"
 	"sluice/runtime/model"
 	"sluice/runtime/rank"
-	"sluice/runtime/schedule"
 	"sluice/runtime/transfer"
 )
 
@@ -41,9 +40,13 @@ func New(cfg WorldConfig) (*World, error) {
 	}
 	shape := cfg.Model
 	shape.Shards = cfg.PrefillShards
+	restart := cfg.RestartDelay
+	if restart == 0 {
+		restart = -1
+	}
 	var err error
 	w.peer, err = transfer.NewPrefill(transfer.PrefillOptions{ID: PeerID, Incarnation: 1, Shape: shape, Ranks: n,
-		ChunkPages: cfg.ChunkPages, Vocab: cfg.Vocab, Script: cfg.Script, RestartDelay: -1,
+		ChunkPages: cfg.ChunkPages, Vocab: cfg.Vocab, Script: cfg.Script, RestartDelay: restart,
 		// However long a prompt queues for decode's pages, in virtual time its peer waits.
 		BootstrapTimeout: 1 << 62, Logger: cfg.Logger})
 	if err == nil {
@@ -52,7 +55,7 @@ func New(cfg WorldConfig) (*World, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	w.leader.Add(schedule.AppendPeer(nil, PeerID, 1))
+	w.join(1)
 	base, err := model.NewOracle(cfg.Model, "")
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -82,7 +85,8 @@ func (w *World) addRank(r int) error {
 	if err != nil {
 		return err
 	}
-	ro := transfer.ReceiverOptions{Rank: r, Device: d, Pages: l1, Shape: cfg.Model, Slots: cfg.Schedule.MetadataSlots, Logger: cfg.Logger}
+	ro := transfer.ReceiverOptions{Rank: r, Device: d, Pages: l1, Shape: cfg.Model, Slots: cfg.Schedule.MetadataSlots,
+		RevokeDelay: cfg.RevokeDelay, Logger: cfg.Logger}
 	if cfg.PrefillShards != cfg.Schedule.Ranks {
 		if ro.Ring, err = d.NewArena(gpu.ArenaSpec{Name: "staging", Kind: gpu.Memory, PageBytes: bytes, Pages: cfg.RingPages}); err != nil {
 			return err

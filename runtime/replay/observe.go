@@ -14,8 +14,10 @@ import (
 func (w *World) Submit(q Request) uint64 {
 	w.nextID++
 	id := w.nextID
-	// Rooms are spread so that nothing mistakes one for a request number; 0 is never issued.
-	room := id*0x9e3779b97f4a7c15>>1 | 1
+	room := q.Room
+	if room == 0 {
+		room = roomOf(id)
+	}
 	w.out[id] = &Outcome{ID: id, Ends: make([]End, len(w.ranks))}
 	w.live++
 	key := string(schedule.Space(q.Namespace, "stand-in", "default"))
@@ -29,11 +31,17 @@ func (w *World) Submit(q Request) uint64 {
 	m := schedule.Request{ID: id, Room: room, Peer: PeerID, Limit: uint32(q.Limit), Tenant: q.Tenant, Priority: q.Priority,
 		Key: []byte(key), Tokens: q.Tokens, Stops: q.Stops}
 	w.leader.Add(schedule.AppendAdd(nil, &m))
-	// A peer that refuses says so in the handshake; the group learns it there.
-	// It keeps the prompt, and the caller may use its slice again.
+	if q.NoPrefill {
+		return id
+	}
+	// A peer that refuses says so in the handshake, and one that is down answers none; the group learns it there.
+	// The peer keeps the prompt, and the caller may use its slice again.
 	_ = w.peer.Submit(transfer.Request{Room: room, Namespace: key, Tokens: slices.Clone(q.Tokens)})
 	return id
 }
+
+// roomOf spreads rooms, so that nothing mistakes one for a request number. 0 is never issued.
+func roomOf(id uint64) uint64 { return id*0x9e3779b97f4a7c15>>1 | 1 }
 
 // observe takes in what a rank's apply has said.
 func (w *World) observe(r int) {
@@ -78,7 +86,7 @@ func (w *World) token(o *Outcome, token uint32) {
 
 // noteFlying remembers which requests the peer may still write on which rank, before apply decides.
 func (w *World) noteFlying() {
-	w.flying = w.flying[:0]
+	w.flying, w.refs = w.flying[:0], w.refs[:0]
 	for r, k := range w.ranks {
 		s := k.Schedule()
 		for i := range s.NumTransfer() {
@@ -91,17 +99,26 @@ func (w *World) noteFlying() {
 }
 
 func (w *World) noteOne(r int, id uint64) {
-	w.refs = w.recv[r].InFlight(w.refs[:0], id)
-	if len(w.refs) > 0 {
-		w.flying = append(w.flying, inFlight{r, id, len(w.refs)})
+	from := len(w.refs)
+	w.refs = w.recv[r].InFlight(w.refs, id)
+	if len(w.refs) > from {
+		w.flying = append(w.flying, inFlight{r, id, from, len(w.refs)})
 	}
 }
 
-// countFreed counts the pages that apply has just given back although the peer could still write them.
+// countFreed counts the pages that apply has just given back, or handed to another, although the peer could
+// still write them.
 func (w *World) countFreed() {
 	for _, f := range w.flying {
-		if w.ranks[f.rank].Schedule().Where(f.request) == schedule.QueueNone {
-			w.FreedUnderWriter += uint64(f.pages)
+		s := w.ranks[f.rank].Schedule()
+		if s.Where(f.request) == schedule.QueueNone {
+			w.FreedUnderWriter += uint64(f.to - f.from)
+			continue
+		}
+		for _, ref := range w.refs[f.from:f.to] {
+			if s.Generation(index.L1, index.Page(ref.Index)) != ref.Generation {
+				w.FreedUnderWriter++
+			}
 		}
 	}
 }
@@ -114,6 +131,10 @@ func (w *World) verify() error {
 	if w.FreedUnderWriter > 0 {
 		return fmt.Errorf("tick %d: %d pages were freed under a writer", w.tick, w.FreedUnderWriter)
 	}
+	every := max(w.cfg.CheckEvery, 1)
+	if w.cfg.Cheap {
+		every = 64
+	}
 	first := w.ranks[0].Schedule()
 	for r, k := range w.ranks {
 		s := k.Schedule()
@@ -121,7 +142,7 @@ func (w *World) verify() error {
 			return fmt.Errorf("%w: tick %d: rank %d has digest %#x and lanes %+v, rank 0 %#x and %+v", ErrParted, w.tick, r,
 				s.Digest(), s.Shape(), first.Digest(), first.Shape())
 		}
-		if !w.cfg.Cheap || w.tick%64 == 0 {
+		if w.tick%every == 0 {
 			if err := s.Check(); err != nil {
 				return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)
 			}
@@ -144,7 +165,8 @@ func (w *World) Drained() error {
 			}
 		}
 	}
-	for id, o := range w.out {
+	for id := uint64(1); id <= w.nextID; id++ {
+		o := w.out[id]
 		for r, e := range o.Ends {
 			if e.Tick == 0 || e != o.Ends[0] {
 				return fmt.Errorf("request %d ended on rank 0 as %+v, on rank %d as %+v", id, o.Ends[0], r, e)

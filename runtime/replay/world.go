@@ -21,7 +21,8 @@ type WorldConfig struct {
 	Schedule  schedule.Config
 	Model     model.Shape
 	Vocab     int
-	Tick      time.Duration // virtual time between two ticks, > 0
+	Tick      time.Duration   // virtual time between two ticks, > 0
+	Skew      []time.Duration // by rank: how far its clock is ahead; none = all show the same
 	Hooks     func(rank int) (rank.Hooks, error)
 	Delay     func(rank int) host.Delay // ticks a copy takes; nil = ends in the next tick
 	Unchecked bool                      // no page checksums
@@ -33,16 +34,27 @@ type WorldConfig struct {
 
 	TransferTicks uint32
 	DrainTicks    uint32
+	RestartDelay  time.Duration // from the peer's death to its next registration; 0 = it never comes back
+	RevokeDelay   time.Duration // how long a rank takes to revoke the peer's right to write
 	Logger        *slog.Logger
+
+	// Refresh, where set, runs before each tick of a rank and may make successors of discarded policy instances.
+	Refresh func(rank int, tick uint64) error
+	// StepMayFail lets a model step that fails make no tokens, as it does outside virtual time. Else it ends the
+	// run, since nothing but an injected fault can fail one.
+	StepMayFail bool
 
 	// Verify runs the oracles after every tick: books, sameness, no page freed under a writer; and compares
 	// every token with the one that the right bytes give.
 	Verify bool
-	// Cheap runs the walk over all books only every 64th tick.
-	Cheap bool
+	// Cheap runs the walk over all books only every 64th tick, CheckEvery every so many; 0 = every tick.
+	Cheap      bool
+	CheckEvery uint64
 	// Edit, where set, may rewrite a rank's copy of the reduced ballot; own is the vector as it was sent. It is
 	// how an experiment imposes what the host does not do.
 	Edit func(r *rank.Rank, own, reduced *collective.Vector)
+	// Resync has ranks that parted made equal again; without it the first divergence is the end.
+	Resync bool
 }
 
 // End is how a request ended on one rank.
@@ -82,7 +94,6 @@ type World struct {
 	now     time.Duration
 	tick    uint64
 	nextID  uint64
-	nextRm  uint64
 	vecs    []*collective.Vector
 	own     []collective.Vector
 	partial [][]uint64
@@ -96,15 +107,21 @@ type World struct {
 	base    model.Oracle
 	twice   error
 
+	joined uint64 // incarnation of the peer that the stream has announced last
+	known  bool   // the group has taken it in
+
 	Exchanges        uint64 // collectives issued so far
+	Resyncs          uint64 // times the ranks were made equal again
 	FreedUnderWriter uint64 // pages given back while the peer could still write them, all ranks
+	StepErrors       uint64 // model steps that failed and made no tokens
 	Lost             error  // why decode is lost; nil while it lives
 }
 
+// inFlight is a request whose pages refs[from:to] the peer may still write on a rank.
 type inFlight struct {
-	rank    int
-	request uint64
-	pages   int
+	rank     int
+	request  uint64
+	from, to int
 }
 
 // PeerID is the prefill peer's number in a World.
@@ -118,6 +135,8 @@ type Request struct {
 	Stops     []uint32
 	Tenant    uint16
 	Priority  uint16
+	Room      uint64 // 0 = one of its own
+	NoPrefill bool   // the peer is never told of it
 }
 
 // Tick runs one tick of the whole group. An error wraps ErrParted, or is a broken invariant; the World is then
@@ -126,9 +145,11 @@ func (w *World) Tick() error {
 	if w.Lost != nil {
 		return w.Lost
 	}
-	if err := w.step(); err != nil {
-		w.Lost = err
+	err := w.step()
+	if w.cfg.Resync && errors.Is(err, ErrParted) {
+		err = w.resync()
 	}
+	w.Lost = err
 	return w.Lost
 }
 
@@ -142,8 +163,18 @@ func (w *World) step() error {
 	for _, v := range w.recv {
 		v.Pump(w.now)
 	}
+	w.rejoin()
 	for r, k := range w.ranks {
-		v, err := k.Prepare(w.now)
+		if w.cfg.Refresh != nil {
+			if err := w.cfg.Refresh(r, w.tick); err != nil {
+				return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)
+			}
+		}
+		now := w.now
+		if r < len(w.cfg.Skew) {
+			now += w.cfg.Skew[r]
+		}
+		v, err := k.Prepare(now)
 		if err != nil {
 			return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)
 		}
@@ -182,15 +213,52 @@ func (w *World) step() error {
 	return nil
 }
 
+// resync makes the ranks equal again after a tick that applied nothing.
+func (w *World) resync() error {
+	for _, k := range w.ranks {
+		k.BeginResync()
+	}
+	for !w.ranks[0].ResyncDone() {
+		for r, k := range w.ranks {
+			w.vecs[r] = k.FillResync()
+		}
+		if err := collective.Reduce(w.vecs); err != nil {
+			return err
+		}
+		for _, k := range w.ranks {
+			k.TakeResync()
+		}
+	}
+	w.Resyncs++
+	for r, k := range w.ranks {
+		if err := k.FinishResync(); err != nil {
+			return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)
+		}
+		w.observe(r)
+	}
+	if w.cfg.Verify {
+		return w.verify()
+	}
+	return nil
+}
+
 func (w *World) stepModel() error {
+	failed := false
 	for r, k := range w.ranks {
 		p, err := k.StepModel()
 		if err != nil {
-			return fmt.Errorf("rank %d: model step: %w", r, err)
+			if !w.cfg.StepMayFail {
+				return fmt.Errorf("rank %d: model step: %w", r, err)
+			}
+			failed = true
+			w.StepErrors++
 		}
 		w.partial[r] = p
 	}
 	n := len(w.partial[0])
+	if failed {
+		n = 0
+	}
 	digest := w.ranks[0].StepDigest()
 	for r, k := range w.ranks {
 		if len(w.partial[r]) != n || k.StepDigest() != digest {
@@ -242,7 +310,7 @@ func (w *World) Idle() bool {
 	return !w.leader.Pending() && w.ranks[0].Schedule().Idle()
 }
 
-// Now is the virtual time, Ticks the ticks run so far.
+// Now is the virtual time.
 func (w *World) Now() time.Duration { return w.now }
 
 // Ticks is the number of ticks run so far.
@@ -259,6 +327,39 @@ func (w *World) Inject(r int, f host.Fault) error { return w.devs[r].Inject(f) }
 
 // Abort ends a request as its client would.
 func (w *World) Abort(id uint64) { w.leader.Abort(id) }
+
+// CrashPeer kills the prefill peer before the next tick. It comes back after RestartDelay.
+func (w *World) CrashPeer() { w.peer.Crash() }
+
+// CutPeer has one rank lose the prefill peer before the next tick.
+func (w *World) CutPeer(rank int) { w.peer.Cut(rank) }
+
+// rejoin announces an incarnation of the peer that every rank is connected to, once the group has fenced the
+// one before.
+func (w *World) rejoin() {
+	s := w.ranks[0].Schedule()
+	listed := false
+	for i := range s.NumPeers() {
+		if p := s.Peer(i); p.ID == PeerID {
+			listed, w.known = true, true
+		}
+	}
+	inc := w.peer.Incarnation()
+	if listed || !w.known || inc == w.joined {
+		return
+	}
+	for _, v := range w.recv {
+		if !v.Connected(PeerID, inc) {
+			return
+		}
+	}
+	w.join(inc)
+}
+
+func (w *World) join(incarnation uint64) {
+	w.joined, w.known = incarnation, false
+	w.leader.Add(schedule.AppendPeer(nil, PeerID, incarnation))
+}
 
 // Flush empties the cache once the group is idle.
 func (w *World) Flush() { w.leader.Add(schedule.AppendFlush(nil)) }

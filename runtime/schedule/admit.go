@@ -254,7 +254,11 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 			return
 		}
 	}
+	before := s.counts.Admitted + s.opID
 	s.walk(answer, valid, held, e)
+	if starved && before == s.counts.Admitted+s.opID && len(s.quarantine)+len(s.opList) == 0 {
+		s.endStarved(e)
+	}
 	s.prealloc = slices.DeleteFunc(s.prealloc, func(i int32) bool { return s.reqs[i].queue != QueuePrealloc })
 	s.retracted = slices.DeleteFunc(s.retracted, func(i int32) bool { return s.reqs[i].queue != QueueRetracted })
 }
@@ -317,17 +321,37 @@ func (s *Scheduler) starving() bool {
 		s.busy = s.tick
 		return false
 	}
+	i := s.head()
+	return i >= 0 && s.tick-max(s.reqs[i].entered, s.busy) >= uint64(s.cfg.StarveTicks)
+}
+
+// head is the first candidate that could be admitted, -1 when there is none.
+func (s *Scheduler) head() int32 {
 	for _, c := range s.cand {
 		r := &s.reqs[c.req]
-		if r.id != c.id || !r.live {
+		if r.id != c.id || !r.live || r.queue == QueuePrealloc && r.handshake < WaitingForInput {
 			continue
 		}
-		if r.queue == QueuePrealloc && r.handshake < WaitingForInput {
-			continue
-		}
-		return s.tick-max(r.entered, s.busy) >= uint64(s.cfg.StarveTicks)
+		return c.req
 	}
-	return false
+	return -1
+}
+
+// endStarved ends the head of the queue that does not fit although nothing else is there: the device has shrunk below
+// what the request needs, and no wait is without an end.
+func (s *Scheduler) endStarved(e *Effects) {
+	i := s.head()
+	if i < 0 {
+		return
+	}
+	r := &s.reqs[i]
+	if r.queue == QueuePrealloc {
+		e.add(Effect{Kind: EffectCancel, Request: r.id, Room: r.room, Peer: r.peer})
+		s.prealloc = remove(s.prealloc, i)
+	} else {
+		s.retracted = remove(s.retracted, i)
+	}
+	s.end(i, FinishFailed, abi.ReasonCapacity, -1, 0, e)
 }
 
 // walk admits in the agreed order until one does not fit.
@@ -412,7 +436,8 @@ func (s *Scheduler) admitNew(i int32, m index.Match, e *Effects) {
 	if free := s.x.Books(index.L1).Free; free < n {
 		s.x.Evict(index.L1, n-free)
 	}
-	r.pages = r.pages[:0]
+	// Room for all it can become, so that a step allocates nothing.
+	r.pages, r.tokens = slices.Grow(r.pages[:0], r.full), slices.Grow(r.tokens, r.limit)
 	for range m.Pages {
 		r.pages = append(r.pages, index.NoPage)
 	}

@@ -444,9 +444,11 @@ func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
 	if !k.quarantined && !k.down {
 		x := b.U64[s.lay.scalar(laneAdmitDigest)]
 		same := x == ^b.U64[s.lay.scalar(laneAdmitDigestNot)]
-		// An answer that all ranks sent alike may still be malformed; it is a fault on all of them then.
-		use = ok[hookAdmit] && same && hashBytes(p.Admit) == x && validOrder(p.Admit, s.nOut, &s.order)
-		if !use {
+		agreed := ok[hookAdmit] && same
+		own := agreed && hashBytes(p.Admit) == x
+		use = own && validOrder(p.Admit, s.nOut, &s.order)
+		// What all ranks sent alike may still be malformed; it is a fault on all of them then.
+		if !agreed || own && !use {
 			if ok[hookAdmit] {
 				s.fault(hookAdmit)
 			}

@@ -68,6 +68,14 @@ func AppendAdd(dst []byte, r *Request) []byte {
 	return dst
 }
 
+// RequestOf is the internal number of the request that a whole message of the stream adds, 0 for other messages.
+func RequestOf(message []byte) uint64 {
+	if len(message) < 13 || message[4] != messageAdd {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(message[5:])
+}
+
 // AppendAbort appends the abort of a request.
 func AppendAbort(dst []byte, id uint64) []byte { return appendNumber(dst, messageAbort, id) }
 
@@ -247,17 +255,18 @@ func (s *Scheduler) add(c *cursor, e *Effects) error {
 	for at := 0; at < len(stops); at += 4 {
 		r.stops = append(r.stops, binary.LittleEndian.Uint32(stops[at:]))
 	}
-	r.tokens = slices.Grow(r.tokens, len(tokens)/4+64)
+	r.tokens = slices.Grow(r.tokens, len(tokens)/4)
 	for at := 0; at < len(tokens); at += 4 {
 		r.tokens = append(r.tokens, binary.LittleEndian.Uint32(tokens[at:]))
 	}
 	r.prompt = len(r.tokens)
 	r.limit = s.clipLimit(r.prompt, int(limit))
+	r.full = s.footprint(r)
 	s.byID[id] = i
 	taken := room != 0 && s.rooms[room]
 	s.note(0x616464, id<<24|uint64(r.prompt))
 	switch {
-	case s.footprint(r) > s.cfg.L1Pages:
+	case r.full > s.cfg.L1Pages:
 		s.counts.Rails[NeverFits]++
 		s.refuse(i, abi.ReasonNeverFits, e)
 	case taken:

@@ -32,8 +32,10 @@ type chaos struct {
 	fixed bool     // the device never shrinks
 	hold  bool     // the gate never lets every third request go
 	gap   int      // a request comes in one of so many ticks
-	ended []map[uint64]event
-	outs  map[uint64]int
+	// replayable runs change no state but through ballots
+	replayable bool
+	ended      []map[uint64]event
+	outs       map[uint64]int
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
@@ -268,7 +270,7 @@ func (c *chaos) arrive() {
 			c.stream = AppendAbort(c.stream, id)
 		}
 	}
-	if r.IntN(10) == 0 {
+	if !c.replayable && r.IntN(10) == 0 {
 		c.demote()
 	}
 	if r.IntN(50) == 0 {

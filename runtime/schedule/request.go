@@ -50,6 +50,7 @@ type request struct {
 	stops     []uint32
 	prompt    int // n
 	limit     int // m
+	full      int // footprint, pages
 	ignoreEOS bool
 
 	arrived uint64 // tick it entered its first queue
@@ -75,6 +76,7 @@ type request struct {
 	tree     int          // leading pages the tree owns
 	held     index.State  // booked state of the private pages
 	slot     int32        // metadata slot, -1 = none
+	slots    []int32      // those that a resync holds back
 	saved    []index.Page // host pages of a retraction
 	saveOp   int32        // operation slab index of a save or resume, -1 = none
 	retracts uint32
@@ -98,18 +100,17 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 // growth is how many pages a request with `pages` pages must still be able to take: its reserved share of what
 // it may generate, at least K tokens' worth, and never more than it can ever use.
 func (s *Scheduler) growth(r *request, pages int) int {
+	if s.cfg.Overcommit == 1 {
+		return max(0, r.full-pages)
+	}
 	p := s.cfg.PageSize
 	kv, left := r.kv(), r.left()
-	full := ceilDiv(kv+left, p)
 	want := ceilDiv(kv+s.overcommitted(left), p)
 	want = max(want, pages+ceilDiv(min(s.cfg.ReservedDecodeTokens, left), p))
-	return max(0, min(want, full)-pages)
+	return max(0, min(want, r.full)-pages)
 }
 
 func (s *Scheduler) overcommitted(left int) int {
-	if s.cfg.Overcommit == 1 {
-		return left
-	}
 	// The product is exact enough: left is below 2^31 and both factors are the same on every rank.
 	v := float64(left) * s.cfg.Overcommit
 	n := int(v)
@@ -142,6 +143,9 @@ func (s *Scheduler) dropRequest(i int32) {
 		delete(s.rooms, r.room)
 	}
 	s.note(0x64726f70, r.id)
+	if cap(r.tokens) > 2*s.cfg.L1Pages*s.cfg.PageSize {
+		r.tokens = nil // a prompt that could never fit does not stay in memory
+	}
 	*r = request{tokens: r.tokens[:0], key: r.key[:0], stops: r.stops[:0], pages: r.pages[:0], saved: r.saved[:0], slot: -1, saveOp: -1}
 	s.freeReqs = append(s.freeReqs, i)
 }
@@ -166,6 +170,8 @@ func (s *Scheduler) release(i int32, e *Effects) {
 		s.freeSlots = append(s.freeSlots, r.slot)
 		r.slot = -1
 	}
+	s.freeSlots = append(s.freeSlots, r.slots...)
+	r.slots = nil
 	s.leaveLoads(i)
 }
 
@@ -196,7 +202,7 @@ func (s *Scheduler) answer(i int32, k FinishKind, reason abi.Reason, rank int, t
 	s.note(0x66696e00+uint64(k), r.id<<8|uint64(reason))
 	f := Effect{Kind: EffectFinish, Request: r.id, Finish: k, Reason: reason, Rank: int32(rank), Token: token}
 	if reason == abi.ReasonNeverFits {
-		f.Value = uint64(s.footprint(r))
+		f.Value = uint64(r.full)
 	}
 	e.add(f)
 }

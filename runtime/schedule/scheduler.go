@@ -102,6 +102,9 @@ func New(cfg Config, epoch uint64) (*Scheduler, error) {
 // Digest is the rolling digest of every decision so far, tree included: equal on all ranks or they have diverged.
 func (s *Scheduler) Digest() uint64 { return mix(s.digest, s.x.Digest()) }
 
+// Epoch is the group epoch.
+func (s *Scheduler) Epoch() uint64 { return s.epoch }
+
 // Tick is the number of the tick whose ballot is next, from 1.
 func (s *Scheduler) Tick() uint64 { return s.tick }
 
@@ -167,6 +170,7 @@ type Counts struct {
 	DeferredStale  uint64 // deferrals that only this tick's own changes caused
 	Overruled      uint64 // admit's order ended by a request that did not fit
 	ModelDisagreed uint64 // ticks in which a rank's own tokens differed
+	Resyncs        uint64 // how often this rank's state was made equal to its peers' again
 	HookFaults     [numHooks]uint64
 	HitL1, HitL2   uint64 // tokens promised from each tier at admission
 	InputTokens    uint64 // prompt tokens admitted

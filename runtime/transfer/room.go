@@ -32,6 +32,7 @@ type room struct {
 	done    int      // ranks that have their metadata
 
 	start    time.Duration  // when all ranks had told
+	prompt   model.Prefix   // of the whole prompt, once a rank has named its own
 	prefixes []model.Prefix // at the start of each suffix page
 	first    uint32         // the first token, once sampled
 	sampled  bool
@@ -153,6 +154,15 @@ func (u *pump) check(rm *room, i *Info) failure {
 		return wrong("a promise of %d tokens is not a multiple of %d up to %d", i.PromiseTokens, size, i.PromptTokens)
 	case len(i.Dst) != u.p.o.Shape.Pages(i.PromptTokens-i.PromiseTokens):
 		return wrong("%d pages for tokens [%d, %d) in pages of %d", len(i.Dst), i.PromiseTokens, i.PromptTokens, size)
+	}
+	if i.Prompt != 0 {
+		// Rooms are numbered by clients: another prompt of the same length may have come under this one.
+		if rm.prompt == 0 {
+			rm.prompt = model.Start(rm.request.Namespace).Extend(rm.request.Tokens)
+		}
+		if i.Prompt != rm.prompt {
+			return wrong("the rank's prompt or namespace is another than the one prefilled; use a room once")
+		}
 	}
 	for rank, x := range rm.shares {
 		if x != nil && x.info.PromiseTokens != i.PromiseTokens {

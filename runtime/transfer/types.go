@@ -48,8 +48,9 @@ type Info struct {
 	Incarnation   uint64 // of the peer, as the group has agreed
 	PromiseTokens int    // tokens the rank brings itself, a multiple of the page size
 	PromptTokens  int
-	Dst           []gpu.Ref // pages of tokens [PromiseTokens, PromptTokens); the receiver's until Forget
-	Slot          uint32    // metadata slot, this request's alone until Forget
+	Prompt        model.Prefix // of the whole prompt in its namespace; 0 = the peer does not compare it with its own
+	Dst           []gpu.Ref    // pages of tokens [PromiseTokens, PromptTokens); the receiver's until Forget
+	Slot          uint32       // metadata slot, this request's alone until Forget
 }
 
 // Poll is what one rank knows of a request in transfer. All of it is local.
