@@ -52,8 +52,13 @@ func (v *Vector) Shape() Shape {
 func ones[T uint64 | uint32 | uint8](b []T, n int, one T) []T {
 	n = max(n, 0)
 	b = slices.Grow(b[:0], n)[:n]
-	for i := range b {
+	// Ones are copied from ones, twice as many each time: a copy moves many lanes an instruction.
+	const first = 16
+	for i := range min(n, first) {
 		b[i] = one
+	}
+	for done := first; done < n; done *= 2 {
+		copy(b[done:], b[:done])
 	}
 	return b
 }

@@ -73,9 +73,12 @@ func (l *ledger) fits(r guest.AdmitRecord) bool {
 	if l.rows == 0 || (l.slots == 0 && !resume) {
 		return false
 	}
-	required := count(r.NeedTokens()) + max(l.k, count(r.GrowthTokens()))
+	// The last token never has KV, so a request with m tokens to make needs room for m-1. The peer's formula counts
+	// it, and all of K where the request cannot use it; a request that fills the device exactly would never enter.
+	room := max(l.newTokens(r)-1, 0)
+	required := count(r.NeedTokens()) + max(min(l.k, room), count(r.GrowthTokens()))
 	if !resume {
-		alone := count(r.PromptTokens()) - count(r.MatchL1Tokens()) + l.newTokens(r) - l.running
+		alone := count(r.PromptTokens()) - count(r.MatchL1Tokens()) + room - l.running
 		required = max(required, alone)
 	}
 	return required <= l.budget()

@@ -154,10 +154,10 @@ func verdicts(vs []abi.Verdict) string {
 
 func TestFifoHeadroom(t *testing.T) {
 	fresh := func(need, growth uint32) abi.AdmitRecord {
-		return abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: need, MaxNewTokens: 16, NeedTokens: need, GrowthTokens: growth}
+		return abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: need, MaxNewTokens: 101, NeedTokens: need, GrowthTokens: growth}
 	}
 	resume := func(need, growth uint32) abi.AdmitRecord {
-		return abi.AdmitRecord{Kind: abi.AdmitResume, PromptTokens: need, NeedTokens: need, GrowthTokens: growth}
+		return abi.AdmitRecord{Kind: abi.AdmitResume, PromptTokens: need, MaxNewTokens: 101, NeedTokens: need, GrowthTokens: growth}
 	}
 	shaking := fresh(10, 0)
 	shaking.Flags = 0
@@ -175,6 +175,8 @@ func TestFifoHeadroom(t *testing.T) {
 		want    string
 	}{
 		{"exactly fits with head-room", base, rs(fresh(9900, 0)), nil, "a"},
+		{"K no further than it can be used", base, rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9990, MaxNewTokens: 11, NeedTokens: 9990}), nil, "a"},
+		{"the last token has no KV", base, rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9991, MaxNewTokens: 11, NeedTokens: 9991}), nil, "d"},
 		{"one token too many", base, rs(fresh(9901, 0)), nil, "d"},
 		{"the host's growth where it is larger than K", base, rs(fresh(9900, 101)), nil, "d"},
 		{"the host's growth, fitting", base, rs(fresh(9000, 1000)), nil, "a"},
@@ -196,8 +198,8 @@ func TestFifoHeadroom(t *testing.T) {
 		{"one running must be able to finish", with(func(g *abi.AdmitGlobals) { g.Running, g.RunningTokens = 1, 1000 }), rs(fresh(5804, 0)), rs(running(1000, 5000)), "a"},
 		{"one running must be able to finish, short", with(func(g *abi.AdmitGlobals) { g.Running, g.RunningTokens = 2, 1000 }), rs(fresh(6205, 0)), rs(running(600, 4096), running(400, 10)), "d"},
 		{"C clips", with(func(g *abi.AdmitGlobals) { g.ClipMaxNew = 50 }), rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9000, MaxNewTokens: 1 << 31, NeedTokens: 9000}), nil, "a"},
-		{"without C alone it must fit", with(func(g *abi.AdmitGlobals) { g.ClipMaxNew = 0 }), rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9000, MaxNewTokens: 1001, NeedTokens: 9000}), nil, "d"},
-		{"without C alone it just fits", with(func(g *abi.AdmitGlobals) { g.ClipMaxNew = 0 }), rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9000, MaxNewTokens: 1000, NeedTokens: 9000}), nil, "a"},
+		{"without C alone it must fit", with(func(g *abi.AdmitGlobals) { g.ClipMaxNew = 0 }), rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9000, MaxNewTokens: 1002, NeedTokens: 9000}), nil, "d"},
+		{"without C alone it just fits", with(func(g *abi.AdmitGlobals) { g.ClipMaxNew = 0 }), rs(abi.AdmitRecord{Flags: abi.AdmitFlagReady, PromptTokens: 9000, MaxNewTokens: 1001, NeedTokens: 9000}), nil, "a"},
 		{"a resume first, then new", base, rs(resume(5000, 0), fresh(4800, 0)), nil, "aa"},
 		{"a resume that does not fit stops the rest", base, rs(resume(9901, 0), fresh(1, 0)), nil, "dd"},
 		{"no row", with(func(g *abi.AdmitGlobals) { g.FreeRows = 1 }), rs(fresh(1, 0), fresh(1, 0)), nil, "ad"},

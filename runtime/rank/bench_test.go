@@ -166,7 +166,7 @@ func busy(tb testing.TB, b *bed, running, transferring, waiting int) {
 	}
 	for range waiting {
 		id++
-		b.add(id, 4096, 600_000*16) // fits alone, and not beside what runs
+		b.add(id, 4096, (1<<20-300)*16-running*(1<<15)/2) // fits alone, and not beside what runs
 	}
 	for range 20 {
 		b.step(tb)
@@ -213,5 +213,21 @@ func BenchmarkTick(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2000, "us/rank")
 		})
+	}
+}
+
+// A tick of the steady state allocates nothing, whichever way the policies run.
+func TestTickAllocatesNothing(t *testing.T) {
+	host := plugins.NewHost(plugins.Options{})
+	t.Cleanup(func() { _ = host.Close(context.Background()) })
+	for _, native := range []bool{true, false} {
+		b := newBed(t, benchConfig(2), func(int) rank.Hooks { return policies(t, host, native) })
+		busy(t, b, 64, 64, 16)
+		for range 64 {
+			b.step(t)
+		}
+		if n := testing.AllocsPerRun(300, func() { b.step(t) }); n != 0 {
+			t.Errorf("native %v: %v allocations a tick of two ranks", native, n)
+		}
 	}
 }

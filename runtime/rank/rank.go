@@ -314,7 +314,7 @@ func (r *Rank) observeTransfers(b *schedule.Ballot) {
 	for i := range n {
 		e, p := &r.entries[i], &r.polls[i]
 		a := answers.GateOut(i)
-		w := r.row(e.Row)
+		w := &r.rows[e.Row]
 		vote, rail := schedule.Gate(schedule.Observation{Raw: p.Raw, Restore: r.restores[i], Reason: p.Reason}, a.Vote, a.Reason, r.o.Rank)
 		r.counts.Rails[rail]++
 		w.prev = a.Vote
@@ -373,7 +373,7 @@ func (r *Rank) putGate(b abi.Batch) {
 	b.PutGateGlobals(&abi.GateGlobals{TimeNS: s.TimeNS()})
 	for i := range r.polls {
 		e, p := &r.entries[i], &r.polls[i]
-		rec := abi.GateRecord{ReqKey: e.ID, RawPoll: p.Raw, Restore: r.restores[i], PrevVote: r.row(e.Row).prev, AgeTicks: e.Age,
+		rec := abi.GateRecord{ReqKey: e.ID, RawPoll: p.Raw, Restore: r.restores[i], PrevVote: r.rows[e.Row].prev, AgeTicks: e.Age,
 			RestoreTokens: uint32(e.RestoreTokens), TransferredPages: uint32(p.ArrivedPages), Tenant: e.Tenant, Priority: e.Priority}
 		if e.SetAside {
 			rec.Flags |= abi.GateFlagSetAside

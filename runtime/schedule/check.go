@@ -39,6 +39,9 @@ func (s *Scheduler) checkQueues() error {
 			if r.queue != q.queue {
 				return fmt.Errorf("schedule: request %d is listed in queue %v and says %v", r.id, q.queue, r.queue)
 			}
+			if r.prompt > 0 && r.full != s.footprint(r) {
+				return fmt.Errorf("schedule: request %d can hold %d pages and says %d", r.id, s.footprint(r), r.full)
+			}
 			if j, ok := s.byID[r.id]; !ok || j != i {
 				return fmt.Errorf("schedule: request %d in queue %v is unknown by its number", r.id, q.queue)
 			}

@@ -10,15 +10,14 @@ import (
 // cell is one run of S27's matrix: requests are brought to a stage, then something ends them.
 type cell struct {
 	*group
-	stage    string
-	healed   bool // facts are good again
-	gone     bool // one rank has lost the peer
-	giveUp   bool
-	failNow  bool // transfers fail
-	badCopy  bool // copies end short on rank 1
-	rejects  bool
-	inc      uint64
-	starting uint64 // first number of the present round
+	stage   string
+	healed  bool // facts are good again
+	gone    bool // one rank has lost the peer
+	giveUp  bool
+	failNow bool // transfers fail
+	badCopy bool // copies end short on rank 1
+	rejects bool
+	inc     uint64
 }
 
 var stages = []string{"bootstrapping", "prealloc without pages", "prealloc with pages", "load out", "transferring", "waiting", "running",

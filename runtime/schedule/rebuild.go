@@ -112,7 +112,7 @@ func (s *Scheduler) adopt(old *request, e *Effects) error {
 	i := s.newRequest()
 	r := &s.reqs[i]
 	*r = request{id: old.id, room: old.room, peer: old.peer, tenant: old.tenant, priority: old.priority, key: slices.Clone(old.key),
-		live: true, tokens: slices.Clone(old.tokens), stops: slices.Clone(old.stops), prompt: old.prompt, limit: old.limit,
+		live: true, tokens: slices.Clone(old.tokens), stops: slices.Clone(old.stops), prompt: old.prompt, limit: old.limit, full: old.full,
 		ignoreEOS: old.ignoreEOS, arrived: s.tick, order: old.order, handshake: Bootstrapping, slot: -1, saveOp: -1, retracts: old.retracts,
 		pages: slices.Clone(old.pages), held: index.Private, hitL1: old.hitL1, hitL2: old.hitL2}
 	r.space = s.x.Space(r.key)

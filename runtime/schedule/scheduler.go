@@ -55,7 +55,6 @@ type Scheduler struct {
 	// Scratch, kept for its capacity.
 	spare     []int32
 	path      []index.NodeID
-	chain     []index.NodeID
 	src, dst  []index.Page
 	order     []int32
 	native    []byte
