@@ -259,8 +259,14 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 	if starved && before == s.counts.Admitted+s.opID && len(s.quarantine)+len(s.opList) == 0 {
 		s.endStarved(e)
 	}
-	s.prealloc = slices.DeleteFunc(s.prealloc, func(i int32) bool { return s.reqs[i].queue != QueuePrealloc })
-	s.retracted = slices.DeleteFunc(s.retracted, func(i int32) bool { return s.reqs[i].queue != QueueRetracted })
+	// Only candidates can have left, and a queue may be far longer than what was shown.
+	if slices.ContainsFunc(s.cand, func(c candidate) bool {
+		r := &s.reqs[c.req]
+		return r.id != c.id || r.queue != QueuePrealloc && r.queue != QueueRetracted
+	}) {
+		s.prealloc = slices.DeleteFunc(s.prealloc, func(i int32) bool { return s.reqs[i].queue != QueuePrealloc })
+		s.retracted = slices.DeleteFunc(s.retracted, func(i int32) bool { return s.reqs[i].queue != QueueRetracted })
+	}
 }
 
 // admitAll is the answer of a starved tick: every candidate in order, for the walk's own arithmetic to stop. A shipped
