@@ -88,10 +88,10 @@ func TestRules(t *testing.T) {
 		}, []string{"internal/log/a.go:2: internal must not import sluice/gpu", "sluice.go:3: the root package embeds config.toml"}},
 		{"decorators of repro", tree{
 			"cmd/sluice/internal/ranklocal/a.go": "package ranklocal",
-			"cmd/sluice/cmd_repro.go":            "package main\nimport \"sluice/cmd/sluice/internal/ranklocal\"",
+			"cmd/sluice/internal/repro/a.go":     "package repro\nimport \"sluice/cmd/sluice/internal/ranklocal\"",
 			"cmd/sluice/internal/other/a.go":     "package other\nimport \"sluice/cmd/sluice/internal/ranklocal\"",
 			"runtime/rank/a_test.go":             "package rank\nimport \"sluice/cmd/sluice/internal/ranklocal\"",
-		}, []string{"cmd/sluice/internal/other/a.go:2: only cmd/sluice may import", "runtime/rank/a_test.go:2: only cmd/sluice may import"}},
+		}, []string{"cmd/sluice/internal/other/a.go:2: only cmd/sluice/internal/repro may import", "runtime/rank/a_test.go:2: only cmd/sluice/internal/repro may import"}},
 		{"cgo behind its tag", tree{
 			"gpu/cuda/doc.go":            "package cuda",
 			"gpu/cuda/a.go":              cuda + "package cuda\nimport \"C\"",

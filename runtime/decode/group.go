@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/collective/inproc"
@@ -45,6 +46,12 @@ type member struct {
 	tokens []uint32
 	first  chan struct{} // closed after the first tick
 
+	policies    atomic.Pointer[rank.Policies] // in use; the rank's goroutine stores it
+	policyEpoch uint64                        // under which they are
+	retired     []uint64
+	called      atomic.Bool // a change of policies waits to be looked at
+	exchanging  atomic.Bool // it waits for the other ranks
+
 	turns uint64   // ticks begun, the same on all ranks
 	heals []uint64 // turns in which the ranks were made equal again
 
@@ -62,14 +69,22 @@ func (in *Instance) form(epoch uint64) (*group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode: form the group of epoch %d: %w", epoch, err)
 	}
-	g, err := in.assemble(epoch, f)
+	var policies []*rank.Policies
+	if in.policies != nil {
+		policies, err = in.policies.form(in.ctx)
+	}
+	var g *group
+	if err == nil {
+		g, err = in.assemble(epoch, f, policies)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("decode: form the group of epoch %d: %w", epoch, err), f.Close())
 	}
 	return g, nil
 }
 
-func (in *Instance) assemble(epoch uint64, f *Formation) (*group, error) {
+// assemble builds the ranks on their seats. policies are each rank's, none where the seats bring them.
+func (in *Instance) assemble(epoch uint64, f *Formation, policies []*rank.Policies) (*group, error) {
 	n := in.o.Schedule.Ranks
 	if len(f.Seats) != n {
 		return nil, fmt.Errorf("%d seats for %d ranks", len(f.Seats), n)
@@ -88,6 +103,12 @@ func (in *Instance) assemble(epoch uint64, f *Formation) (*group, error) {
 	}
 	for i := range n {
 		s := &f.Seats[i]
+		if policies != nil {
+			s.Policies = policies[i]
+		}
+		if s.Policies == nil {
+			return nil, fmt.Errorf("rank %d has no policies", i)
+		}
 		o := rank.Options{Rank: i, Schedule: in.o.Schedule, Epoch: epoch, Device: s.Device, L1: s.L1, L2: s.L2, Store: s.Store,
 			Transport: s.Transport, Model: s.Model, Hooks: s.Policies.Hooks(), Logger: in.o.Logger,
 			TransferTicks: in.o.TransferTicks, DrainTicks: in.o.DrainTicks}
@@ -101,7 +122,9 @@ func (in *Instance) assemble(epoch uint64, f *Formation) (*group, error) {
 		if err != nil {
 			return nil, err
 		}
-		g.members = append(g.members, &member{rank: i, r: r, seat: s, ex: g.exchange.Rank(i), first: make(chan struct{})})
+		m := &member{rank: i, r: r, seat: s, ex: g.exchange.Rank(i), first: make(chan struct{})}
+		m.policies.Store(s.Policies)
+		g.members = append(g.members, m)
 	}
 	for _, p := range f.Peers {
 		g.leader.Add(schedule.AppendPeer(nil, p.ID, p.Incarnation))
@@ -114,6 +137,9 @@ func (in *Instance) assemble(epoch uint64, f *Formation) (*group, error) {
 // run drives every rank until one ends, tells the clients, and waits for the others.
 func (g *group) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
+	if g.in.policies != nil {
+		g.in.policies.begin(g)
+	}
 	var helpers sync.WaitGroup
 	helpers.Go(func() { g.refreshPolicies(ctx) })
 	helpers.Go(func() { g.rejoinPeers(ctx) })
@@ -176,9 +202,14 @@ func (g *group) drive(ctx context.Context, m *member) (err error) {
 		if f := g.in.o.BeforeTick; f != nil {
 			f(m.rank, m.r.Schedule().Tick())
 		}
+		if m.called.Load() {
+			m.called.Store(false)
+			g.in.policies.serve(g, m)
+		}
 		if err := g.tick(ctx, m); err != nil {
 			return err
 		}
+		g.noteFlip(m)
 		if first {
 			close(m.first)
 		}
@@ -196,7 +227,10 @@ func (g *group) tick(ctx context.Context, m *member) error {
 		return err
 	}
 	m.turns++
-	if err := m.ex.Min(ctx, v); err != nil {
+	m.exchanging.Store(true)
+	err = m.ex.Min(ctx, v)
+	m.exchanging.Store(false)
+	if err != nil {
 		return g.heal(ctx, m, err)
 	}
 	if err := m.r.Commit(); err != nil {
@@ -208,7 +242,7 @@ func (g *group) tick(ctx context.Context, m *member) error {
 	if err := g.step(m); err != nil {
 		return err
 	}
-	if m.seat.Policies.Wanted() {
+	if m.inUse().Wanted() {
 		signal(g.refresh)
 	}
 	end := g.in.o.Clock.Now()
@@ -289,7 +323,7 @@ func (g *group) refreshPolicies(ctx context.Context) {
 			return
 		}
 		for _, m := range g.members {
-			if err := m.seat.Policies.Refresh(ctx); err != nil && ctx.Err() == nil {
+			if err := m.inUse().Refresh(ctx); err != nil && ctx.Err() == nil {
 				g.in.o.Logger.Warn("no fresh policy instance; the native policy answers", "rank", m.rank, "error", err)
 				// The next tick asks again, so a module that cannot start is tried once an interval.
 				_ = clock.Sleep(ctx, g.in.o.Clock, refreshRetry)

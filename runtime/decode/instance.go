@@ -25,6 +25,8 @@ type Instance struct {
 	tickSeconds prometheus.Histogram
 	transfers   [256]atomic.Uint64 // failed transfers by reason
 
+	policies *policies // nil where the seats bring theirs
+
 	mu       sync.Mutex
 	group    *group // nil while none runs
 	down     *DownError
@@ -56,6 +58,9 @@ func New(o Options) (*Instance, error) {
 	in.ctx, in.cancel = context.WithCancel(context.Background())
 	in.tickSeconds = o.Registry.NewHistogram("tick_seconds",
 		"Time from the start of a tick to its end on rank 0, without the wait before it.", tickBounds())
+	if o.Policies != nil {
+		in.policies = newPolicies(in)
+	}
 	o.Registry.Register("decode", newCollector(in))
 	if err := o.Registry.Err(); err != nil {
 		in.cancel()
@@ -64,6 +69,9 @@ func New(o Options) (*Instance, error) {
 	g, err := in.form(1)
 	if err != nil {
 		in.cancel()
+		if in.policies != nil {
+			in.policies.shut()
+		}
 		return nil, err
 	}
 	in.group = g
@@ -79,6 +87,9 @@ func tickBounds() []float64 {
 // run drives one group after another until Close.
 func (in *Instance) run(g *group) {
 	defer close(in.done)
+	if in.policies != nil {
+		defer in.policies.shut()
+	}
 	var ends []time.Duration
 	for {
 		cause := g.run(in.ctx)
@@ -141,6 +152,9 @@ func (in *Instance) lost(g *group, cause error) {
 
 // retire takes a group's counts over once its ranks have ended.
 func (in *Instance) retire(g *group) {
+	if in.policies != nil {
+		in.policies.over(g)
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	g.count(&in.base)

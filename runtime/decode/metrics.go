@@ -20,6 +20,7 @@ type collector struct {
 	loadBack, backup, checksums, queue, pages                         *prometheus.Desc
 	effectErrors, stepErrors, disagreed, refusedBackups, dropped      *prometheus.Desc
 	epoch                                                             *prometheus.Desc
+	policyEpoch, policySwaps, policyRefused, policyInfo               *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*collector)(nil)
@@ -55,6 +56,10 @@ func newCollector(in *Instance) *collector {
 	c.disagreed = desc("model_disagreed_total", "Ticks in which a rank's own tokens differed from rank 0's.")
 	c.refusedBackups = desc("backup_pages_refused_total", "Pages that found no room in L2.")
 	c.dropped = desc("dropped_copies_total", "Cached nodes whose L2 copy was dropped.")
+	c.policyEpoch = desc("policy_epoch", "Policy epoch in force; it grows with every switch to other policies.")
+	c.policySwaps = desc("policy_swaps_total", "Switches of all ranks to other policies.")
+	c.policyRefused = desc("policy_refused_total", "Policies that were not staged, or not activated, for what they are or for a rank that lagged.")
+	c.policyInfo = desc("policy_info", "1 for the policy in use of each hook.", "hook", "name", "sha256", "engine")
 	c.epoch = desc("group_epoch", "Epoch of the group that runs, 0 while none does.")
 	return c
 }
@@ -146,4 +151,5 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.refusedBackups, t.backupsRefused)
 	counter(c.dropped, t.droppedCopies)
 	gauge(c.epoch, int(epoch))
+	c.collectPolicies(emit)
 }

@@ -22,7 +22,7 @@ type Seat struct {
 	Store     *kvcache.Store
 	Transport rank.Transport
 	Model     rank.Model
-	Policies  *rank.Policies
+	Policies  *rank.Policies // nil with Options.Policies
 }
 
 // Peer is a prefill instance under one incarnation, which is never 0.
@@ -47,6 +47,10 @@ type Options struct {
 	Schedule schedule.Config // equal for every epoch
 	// Form makes the group of an epoch, 1 and up. It is called by New and again after each end of a group.
 	Form func(ctx context.Context, epoch uint64) (*Formation, error)
+
+	// Policies has the instance make its policies itself, so that they can be changed while it runs. nil: the seats
+	// bring them, and they stay.
+	Policies *PolicyOptions
 
 	Clock    clock.Clock
 	Logger   *slog.Logger
@@ -100,6 +104,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("decode: the exchange deadline is %v, it must be more than 0", o.Deadline)
 	case o.MaxQueue < 1:
 		return o, fmt.Errorf("decode: room for %d waiting requests, it must be 1 or more", o.MaxQueue)
+	}
+	if o.Policies != nil && o.Policies.Host == nil {
+		return o, errors.New("decode: policies are to be made, and no plugin host is given")
 	}
 	if err := o.Schedule.Validate(); err != nil {
 		return o, err

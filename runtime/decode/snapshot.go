@@ -7,6 +7,7 @@ import (
 	"sluice/collective"
 	"sluice/kvcache"
 	"sluice/kvcache/index"
+	"sluice/plugins"
 	"sluice/runtime/rank"
 	"sluice/runtime/schedule"
 )
@@ -24,6 +25,8 @@ type snapshot struct {
 	local    rank.Counts
 	store    kvcache.Counters
 	exchange collective.Counters
+	inUse    *rank.Policies
+	policy   [numHooks]plugins.Stats // of inUse, since its instances were made
 }
 
 const numHooks = 3
@@ -46,6 +49,7 @@ func (m *member) publish(now time.Duration) {
 	p := &m.snap
 	p.tick, p.at = s.Tick()-1, now
 	p.local, p.store, p.exchange = m.r.Counts(), m.seat.Store.Counters(), m.ex.Counters()
+	p.inUse, p.policy = m.inUse(), m.stats()
 	if m.rank != 0 {
 		return
 	}

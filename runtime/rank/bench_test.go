@@ -54,6 +54,8 @@ type bed struct {
 	devs   []*host.Device
 	tokens []uint32
 	tick   uint64
+
+	beforeReduce func() // runs once the ballots are filled
 }
 
 func benchConfig(n int) schedule.Config {
@@ -111,6 +113,9 @@ func (b *bed) step(tb testing.TB) {
 			tb.Fatal(err)
 		}
 		b.vecs[r] = v
+	}
+	if b.beforeReduce != nil {
+		b.beforeReduce()
 	}
 	if err := collective.Reduce(b.vecs); err != nil {
 		tb.Fatal(err)

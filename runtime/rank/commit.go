@@ -50,7 +50,9 @@ func (r *Rank) effect(i int) {
 	case schedule.EffectSend:
 		// The transport keeps the list until the request is over, so it gets one of its own.
 		refs := r.refs(make([]gpu.Ref, 0, len(dst)), index.L1, dst, true)
-		r.o.Transport.Send(transfer.Info{Request: f.Request, Room: f.Room, Peer: f.Peer, Incarnation: r.incarnation(f.Peer),
+		w := r.row(f.Row)
+		w.incarnation = r.incarnation(f.Peer)
+		r.o.Transport.Send(transfer.Info{Request: f.Request, Room: f.Room, Peer: f.Peer, Incarnation: w.incarnation,
 			PromiseTokens: int(f.Promise), PromptTokens: int(f.Prompt), Prompt: r.prompt(f.Request, int(f.Prompt)), Dst: refs, Slot: f.Slot})
 	case schedule.EffectCancel:
 		r.o.Transport.Cancel(f.Request, f.Room)
@@ -80,6 +82,8 @@ func (r *Rank) effect(i int) {
 		w.refs, w.known, w.request = w.refs[:0], 0, 0
 	case schedule.EffectDiscard:
 		r.hook(f.Hook).Discard(f.Value)
+	case schedule.EffectPolicyEpoch:
+		r.flip(f)
 	case schedule.EffectQuarantine:
 		r.hook(f.Hook).Disable()
 		r.log.Warn("policy quarantined", "hook", f.Hook.String(), "tick", r.sched.Tick()-1)

@@ -11,5 +11,9 @@
 //	err = r.StepModel()          // this rank's share of the step
 //	r.SetTokens(tokens)          // what the model's own reduction made of the shares
 //
+// Policies change between ticks: Stage hands the rank the hooks of the next policy epoch, every ballot reports the highest
+// epoch that is ready, and in the tick in which all ranks report one they switch. TakeRetired tells who staged them which
+// hooks are out of use.
+//
 // It may import runtime/schedule, runtime/transfer, runtime/model, kvcache, gpu, collective, abi and internal.
 package rank

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"sluice/abi"
 	"sluice/plugins"
@@ -13,6 +14,8 @@ import (
 type Policies struct {
 	set   *plugins.Set
 	hooks [3]runner
+
+	refresh sync.Mutex // held by Refresh, which the keepers of a set in use and of its predecessor may both call
 }
 
 // NewPolicies wraps a set. The tick loop owns the result, but for Wanted and Refresh.
@@ -47,6 +50,8 @@ func (p *Policies) Wanted() bool {
 
 // Refresh makes the successors of discarded instances. It takes milliseconds and is called off the tick.
 func (p *Policies) Refresh(ctx context.Context) error {
+	p.refresh.Lock()
+	defer p.refresh.Unlock()
 	var errs []error
 	for i := range p.hooks {
 		errs = append(errs, p.hooks[i].r.Refresh(ctx))
@@ -91,3 +96,9 @@ func (h *runner) Discard(g uint64) {
 }
 
 func (h *runner) Disable() { h.r.Disable() }
+
+func (h *runner) Start(g uint64) {
+	h.generation = g
+	h.r.Enable()
+	h.r.Install()
+}

@@ -43,8 +43,10 @@ type Hook interface {
 	Generation() uint64
 	// Discard throws the instance away; its successor is to be made ready as generation g, off the tick.
 	Discard(g uint64)
-	// Disable makes the native policy answer from now on.
+	// Disable makes the native policy answer until Start.
 	Disable()
+	// Start has the instance answer as generation g from the next Ask on. It comes with every policy epoch.
+	Start(g uint64)
 }
 
 // Hooks are the policies of one rank.
@@ -99,8 +101,8 @@ type Rank struct {
 	items   []model.Item
 	partial []uint64
 	tokens  []uint32
-	stepErr error
 
+	swaps  swaps
 	resync *schedule.Resync // under way
 	before before
 
@@ -123,6 +125,8 @@ type row struct {
 	progress uint64
 	moved    uint32 // age at the last progress
 	revoked  bool
+
+	incarnation uint64 // of the peer that was told the row's pages; 0 = not known any more
 }
 
 // Counts are this rank's own counters; they may differ between ranks.
@@ -173,7 +177,7 @@ func (r *Rank) Prepare(now time.Duration) (*collective.Vector, error) {
 	shape := s.Shape()
 	r.vec.Reset(collective.Shape{U64: shape.U64, U32: shape.U32, U8: shape.U8, Leader: shape.Leader})
 	b := r.ballot()
-	if err := s.FillHeader(&b, r.o.Rank, s.PolicyEpoch()); err != nil {
+	if err := s.FillHeader(&b, r.o.Rank, r.Ready()); err != nil {
 		return nil, err
 	}
 	r.observeOperations(&b)
@@ -349,10 +353,12 @@ func (r *Rank) drained(e schedule.Entry) bool {
 	if r.o.Transport.Drained(e.ID) {
 		return true
 	}
-	if w := r.row(e.Row); r.o.DrainTicks > 0 && e.Age >= r.o.DrainTicks && !w.revoked {
+	// A peer that has acknowledged is not to blame for what this rank still scatters.
+	if w := r.row(e.Row); r.o.DrainTicks > 0 && e.Age >= r.o.DrainTicks && !w.revoked && !r.o.Transport.Poll(e.ID).Closed {
 		w.revoked = true
 		for i := range r.sched.NumPeers() {
-			if p := r.sched.Peer(i); p.ID == e.Peer {
+			// The right of an incarnation before the present one is already being revoked; the present one has no part in it.
+			if p := r.sched.Peer(i); p.ID == e.Peer && (w.incarnation == 0 || w.incarnation == p.Incarnation) {
 				r.log.Warn("no drain ack: revoking the peer's right to write", "request", e.ID, "peer", p.ID, "ticks", e.Age)
 				r.o.Transport.Fence(p.ID, p.Incarnation)
 			}

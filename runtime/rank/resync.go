@@ -16,7 +16,7 @@ type before struct {
 // BeginResync starts this rank's part in making the group equal again. The tick whose exchange found the divergence
 // has applied nothing. Then, until ResyncDone: FillResync, one exchange of the vector, TakeResync; at last
 // FinishResync.
-func (r *Rank) BeginResync() { r.resync = r.sched.BeginResync() }
+func (r *Rank) BeginResync() { r.resync = schedule.NewResync(r.sched) }
 
 // ResyncDone says whether all rounds are over.
 func (r *Rank) ResyncDone() bool { return r.resync.Done() }

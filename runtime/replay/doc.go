@@ -5,5 +5,9 @@
 // in turn, so a run does the same on one core as on many. Trace reads the Mooncake format; Run replays one and
 // reports.
 //
+// A random run that fails prints its seed, and the seed alone repeats it:
+//
+//	go test ./runtime/replay -run TestRandomRuns -seed 950
+//
 // It may import every package but runtime/server and cmd. A World owns its ranks, devices and prefill peer.
 package replay

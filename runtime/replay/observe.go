@@ -47,6 +47,9 @@ func roomOf(id uint64) uint64 { return id*0x9e3779b97f4a7c15>>1 | 1 }
 func (w *World) observe(r int) {
 	for i := range w.ranks[r].Effects().List {
 		f := &w.ranks[r].Effects().List[i]
+		if f.Kind == schedule.EffectPolicyEpoch {
+			w.noteFlip(r, f)
+		}
 		o := w.out[f.Request]
 		if o == nil {
 			continue

@@ -97,7 +97,8 @@ func (o *RunOptions) world(trace []TraceRequest) WorldConfig {
 		Delay: func(int) host.Delay {
 			return func(_ host.Op, n int) uint64 { return 1 + uint64(n/max(o.LoadPages, 1)) }
 		},
-		Script:        transfer.Pace{Each: o.Chunk, Jitter: o.Chunk / 4, Seed: o.Seed}.Script(),
+		// Jitter within a tick would not be seen: what lands between two ticks is found at the second.
+		Script:        transfer.Pace{Each: o.Chunk, Jitter: o.Chunk/4 + o.Tick, Seed: o.Seed}.Script(),
 		TransferTicks: 30000, DrainTicks: 3000,
 	}
 }

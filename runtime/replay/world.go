@@ -107,6 +107,9 @@ type World struct {
 	base    model.Oracle
 	twice   error
 
+	staging []staging
+	flips   []Flip
+
 	joined uint64 // incarnation of the peer that the stream has announced last
 	known  bool   // the group has taken it in
 
@@ -165,6 +168,9 @@ func (w *World) step() error {
 	}
 	w.rejoin()
 	for r, k := range w.ranks {
+		if err := w.stage(r); err != nil {
+			return err
+		}
 		if w.cfg.Refresh != nil {
 			if err := w.cfg.Refresh(r, w.tick); err != nil {
 				return fmt.Errorf("tick %d, rank %d: %w", w.tick, r, err)

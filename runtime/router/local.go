@@ -21,8 +21,8 @@ import (
 	"sluice/plugins/standard"
 	"sluice/runtime/decode"
 	"sluice/runtime/model"
-	"sluice/runtime/rank"
 	"sluice/runtime/schedule"
+	"sluice/runtime/server"
 	"sluice/runtime/transfer"
 )
 
@@ -41,7 +41,8 @@ type LocalOptions struct {
 	Registry *metrics.Registry
 	Plugins  *plugins.Host // compiles policy modules; the caller closes it after the Local
 
-	Pace time.Duration // least time between two ticks; 0: DefaultPace
+	Pace           time.Duration // least time between two ticks; 0: DefaultPace
+	PolicyDeadline time.Duration // for the ranks to switch policies; 0: decode's own
 
 	// For tests: the pace and faults of the prefill peer, what runs before each tick (see decode.Options), and
 	// each rank's device once its arenas exist.
@@ -57,8 +58,6 @@ type Local struct {
 	o       LocalOptions
 	shape   model.Shape // of a page of one decode rank
 	sched   schedule.Config
-	specs   []plugins.Spec
-	infos   []plugins.Info
 	prefill atomic.Pointer[transfer.Prefill] // of the present epoch
 }
 
@@ -74,13 +73,17 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	if err := l.shape.Check(); err != nil {
 		return nil, err
 	}
-	var err error
-	if l.specs, err = specsOf(&o.Config.Policy); err != nil {
+	specs, err := specsOf(&o.Config.Policy)
+	if err != nil {
 		return nil, err
 	}
 	d, m := &o.Config.Decode, &o.Config.Model
 	l.decode, err = decode.New(decode.Options{
-		Schedule: l.sched, Form: l.form, Clock: o.Clock, Logger: o.Logger, Registry: o.Registry,
+		Schedule: l.sched, Form: l.form,
+		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: abi.HostInfo{Major: abi.Major,
+			Minor: abi.Minor, MaxRecords: uint32(l.sched.AdmitWindow), PageSize: uint32(l.sched.PageSize),
+			TotalTokens: uint64(l.sched.L1Pages * l.sched.PageSize), Ranks: uint32(l.sched.Ranks)}},
+		Clock: o.Clock, Logger: o.Logger, Registry: o.Registry,
 		Deadline: d.ExchangeDeadline, IdleTick: d.IdleTick, Pace: o.Pace,
 		MaxQueue: o.Config.HTTP.MaxQueue, MaxRequestTokens: d.MaxTokensPerRequest, VocabSize: m.VocabSize,
 		TransferTicks: uint32(d.TransferTicks), DrainTicks: uint32(d.DrainTicks),
@@ -101,8 +104,40 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 // WaitReady waits until every rank has completed a tick.
 func (l *Local) WaitReady(ctx context.Context) error { return l.decode.WaitReady(ctx) }
 
-// Policies describes the policies of each rank, in the order in which the hooks run.
-func (l *Local) Policies() []plugins.Info { return append([]plugins.Info(nil), l.infos...) }
+// Policies describes the policies in use on each rank, in the order in which the hooks run.
+func (l *Local) Policies() []plugins.Info { return l.decode.PolicyInfos() }
+
+// PolicyEngine changes the policies of the decode ranks while they run.
+func (l *Local) PolicyEngine() server.PolicyEngine { return l.decode }
+
+// SetPolicies has all ranks switch to the configured policies of some hooks in one tick. On an error, which wraps
+// server.ErrPolicyRefused or server.ErrPolicyConflict, what runs is as it was.
+func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi.Hook) error {
+	var stages []server.StageRequest
+	for _, h := range changed {
+		k := HookOf(c, h)
+		stages = append(stages, server.StageRequest{Hook: h.String(), Builtin: k.Builtin, Path: k.Path, Engine: k.Engine, Config: k.Config})
+	}
+	s, err := l.decode.StageAll(ctx, stages)
+	if err != nil {
+		return err
+	}
+	_, err = l.decode.Activate(ctx, s.ID)
+	return err
+}
+
+// HookOf is a hook's section of the configuration, nil for a hook that has none.
+func HookOf(c *config.Policy, h abi.Hook) *config.Hook {
+	switch h {
+	case abi.Gate:
+		return &c.Gate
+	case abi.Reserve:
+		return &c.Reserve
+	case abi.Admit:
+		return &c.Admit
+	}
+	return nil
+}
 
 // Close fails what is live and ends everything, waiting at most until ctx ends.
 func (l *Local) Close(ctx context.Context) error { return l.decode.Close(ctx) }
@@ -139,17 +174,15 @@ func scheduleOf(c *config.Config) schedule.Config {
 // specsOf reads the policies' modules.
 func specsOf(p *config.Policy) ([]plugins.Spec, error) {
 	var specs []plugins.Spec
-	for _, one := range []struct {
-		hook abi.Hook
-		h    *config.Hook
-	}{{abi.Gate, &p.Gate}, {abi.Reserve, &p.Reserve}, {abi.Admit, &p.Admit}} {
-		s := plugins.Spec{Hook: one.hook, Builtin: one.h.Builtin, Native: one.h.Engine == config.EngineNative, Config: one.h.Config}
-		if one.h.Path != "" {
-			module, err := os.ReadFile(one.h.Path)
+	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+		h := HookOf(p, hook)
+		s := plugins.Spec{Hook: hook, Builtin: h.Builtin, Native: h.Engine == config.EngineNative, Config: h.Config}
+		if h.Path != "" {
+			module, err := os.ReadFile(h.Path)
 			if err != nil {
-				return nil, fmt.Errorf("policy.%s.path: %w; name a readable Wasm module", one.hook, err)
+				return nil, fmt.Errorf("policy.%s.path: %w; name a readable Wasm module", hook, err)
 			}
-			s.Module, s.Name, s.Builtin = module, one.h.Path, ""
+			s.Module, s.Name, s.Builtin = module, h.Path, ""
 		}
 		specs = append(specs, s)
 	}
@@ -158,7 +191,6 @@ func specsOf(p *config.Policy) ([]plugins.Spec, error) {
 
 // parts is what one epoch is built of and has to be ended or freed.
 type parts struct {
-	policies []*plugins.Set
 	devices  []*host.Device
 	cancel   context.CancelFunc
 	pumps    sync.WaitGroup
@@ -173,41 +205,28 @@ func (p *parts) close() error {
 	for _, d := range p.devices {
 		errs = append(errs, d.Close())
 	}
-	for _, s := range p.policies {
-		errs = append(errs, s.Close(context.Background()))
-	}
 	return errors.Join(errs...)
 }
 
-// form builds the group of an epoch: fresh devices, tiers, policy instances, and both ends of the transfer.
-func (l *Local) form(ctx context.Context, epoch uint64) (*decode.Formation, error) {
+// form builds the group of an epoch: fresh devices, tiers, and both ends of the transfer.
+func (l *Local) form(_ context.Context, epoch uint64) (*decode.Formation, error) {
 	p := &parts{}
-	f, err := l.build(ctx, epoch, p)
+	f, err := l.build(epoch, p)
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return f, nil
 }
 
-func (l *Local) build(ctx context.Context, epoch uint64, p *parts) (*decode.Formation, error) {
+func (l *Local) build(epoch uint64, p *parts) (*decode.Formation, error) {
 	f := &decode.Formation{Close: p.close}
 	var receivers []*transfer.Receiver
 	for r := range l.sched.Ranks {
-		set, err := l.o.Plugins.NewSet(ctx, l.specs, abi.HostInfo{Major: abi.Major, Minor: abi.Minor, MaxRecords: uint32(l.sched.AdmitWindow),
-			PageSize: uint32(l.sched.PageSize), TotalTokens: uint64(l.sched.L1Pages * l.sched.PageSize), Ranks: uint32(l.sched.Ranks)})
-		if err != nil {
-			return nil, err
-		}
-		p.policies = append(p.policies, set)
 		seat, rx, err := l.seat(r, p)
 		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
-		seat.Policies = rank.NewPolicies(set, l.o.Logger.With("rank", r))
 		f.Seats, receivers = append(f.Seats, *seat), append(receivers, rx)
-	}
-	if l.infos == nil {
-		l.infos = p.policies[0].Infos()
 	}
 	prefill, err := l.peer(epoch, receivers)
 	if err != nil {

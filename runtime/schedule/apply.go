@@ -414,16 +414,6 @@ func (s *Scheduler) youngest() int32 {
 	return best
 }
 
-// flip is step 10: the lowest policy epoch that every rank has ready, if above the one in force.
-func (s *Scheduler) flip(b *Ballot, e *Effects) {
-	ready := slices.Min(b.U64[fieldReady*s.cfg.Ranks : (fieldReady+1)*s.cfg.Ranks])
-	if ready > s.policyEpoch {
-		s.policyEpoch = ready
-		s.note(0x65706f63, ready)
-		e.add(Effect{Kind: EffectPolicyEpoch, Value: ready})
-	}
-}
-
 // judgeHooks reads the validity lanes: it counts faults, quarantines a policy that has too many, and returns
 // whether the ranks' admit answers may be used.
 func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
@@ -463,7 +453,7 @@ func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
 		if !k.quarantined && len(k.faults) >= s.cfg.QuarantineFaults && s.tick-k.faults[len(k.faults)-s.cfg.QuarantineFaults] < uint64(s.cfg.QuarantineWindow) {
 			k.quarantined = true
 			s.note(0x71756172, uint64(h))
-			e.add(Effect{Kind: EffectQuarantine, Hook: [numHooks]abi.Hook{abi.Gate, abi.Reserve, abi.Admit}[h]})
+			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
 		}
 	}
 	return use

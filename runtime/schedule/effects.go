@@ -43,7 +43,9 @@ const (
 	EffectDiscard
 	// EffectQuarantine takes Hook's policy out of use: the native one answers from now on.
 	EffectQuarantine
-	// EffectPolicyEpoch makes Value the policy epoch, from the next tick on.
+	// EffectPolicyEpoch makes Value the policy epoch, from the next tick on: the instances staged as that epoch answer as
+	// Generation, and nothing that was held against their predecessors holds against them. After a resync it repeats the
+	// epoch that all ranks go on with, which some may not have flipped to yet.
 	EffectPolicyEpoch
 	// EffectFence cuts the peer Peer at incarnation Value off; what it had in transfer fails.
 	EffectFence
@@ -73,23 +75,24 @@ func (k FinishKind) String() string {
 
 // Effect is one thing to do. Page lists are read through Effects.Src and Effects.Dst.
 type Effect struct {
-	Kind      EffectKind
-	Finish    FinishKind
-	Reason    abi.Reason
-	Hook      abi.Hook
-	Request   uint64 // internal number
-	Room      uint64
-	Operation uint64
-	Value     uint64
-	Row       uint32
-	At        uint32 // page offset in the row
-	Slot      uint32
-	Token     uint32
-	Peer      uint32
-	Promise   uint32 // tokens
-	L1        uint32 // tokens
-	Prompt    uint32 // tokens of the prompt
-	Rank      int32
+	Kind       EffectKind
+	Finish     FinishKind
+	Reason     abi.Reason
+	Hook       abi.Hook
+	Request    uint64 // internal number
+	Room       uint64
+	Operation  uint64
+	Value      uint64
+	Generation uint64 // of policy instances
+	Row        uint32
+	At         uint32 // page offset in the row
+	Slot       uint32
+	Token      uint32
+	Peer       uint32
+	Promise    uint32 // tokens
+	L1         uint32 // tokens
+	Prompt     uint32 // tokens of the prompt
+	Rank       int32
 
 	src, dst [2]uint32
 }

@@ -57,7 +57,7 @@ func (s *Scheduler) FinishResync(q *Resync, e *Effects) error {
 	return nil
 }
 
-// carry takes over what is equal on all ranks, and has the replicated policy instance made anew.
+// carry takes over what is equal on all ranks, and has every rank use one policy epoch, with a fresh replicated instance.
 func (q *Resync) carry(n *Scheduler, e *Effects) {
 	if q.same[samePartial] {
 		n.in.partial = slices.Clone(q.s.in.partial)
@@ -65,13 +65,19 @@ func (q *Resync) carry(n *Scheduler, e *Effects) {
 	if q.same[samePeers] {
 		n.peers = slices.Clone(q.s.peers)
 	}
+	// Some ranks may have flipped, or quarantined a policy, in the tick that parted them; all are brought to one state.
+	g := q.most[mostGeneration] + 1
+	e.add(Effect{Kind: EffectPolicyEpoch, Value: n.policyEpoch, Generation: g})
 	for h := range n.hooks {
 		k := &n.hooks[h]
 		k.quarantined = q.same[sameQuarantined] && q.s.hooks[h].quarantined
-		k.generation = q.most[mostGeneration] + 1
+		k.generation = g
 		k.down = h == hookAdmit
+		if k.quarantined {
+			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
+		}
 	}
-	e.add(Effect{Kind: EffectDiscard, Hook: abi.Admit, Value: q.most[mostGeneration] + 1})
+	e.add(Effect{Kind: EffectDiscard, Hook: abi.Admit, Value: g})
 }
 
 // endOthers answers the clients of requests that do not stay, and tells their peers to stop.

@@ -10,7 +10,7 @@ import (
 // A Resync makes ranks equal again that were found to have parted. It runs outside the tick, in rounds of one fixed
 // shape that are reduced by MIN as ballots are:
 //
-//	q := s.BeginResync()
+//	q := NewResync(s)
 //	for !q.Done() {
 //		q.Fill(u64, u8)      // ResyncShape lanes, all ones before
 //		// ... one exchange ...
@@ -81,8 +81,8 @@ func ResyncShape() Shape { return Shape{U64: resync64, U8: resyncChunk} }
 // ErrResync marks a resync that cannot make the ranks equal.
 var ErrResync = errors.New("schedule: the ranks cannot be made equal")
 
-// BeginResync starts this rank's part.
-func (s *Scheduler) BeginResync() *Resync {
+// NewResync starts this rank's part.
+func NewResync(s *Scheduler) *Resync {
 	return &Resync{s: s, bad: [2][]bool{make([]bool, s.cfg.L1Pages), make([]bool, s.cfg.L2Pages)}, slots: make([]bool, s.cfg.MetadataSlots)}
 }
 
@@ -160,12 +160,8 @@ func takeFlags(u8 []byte, bad []bool, at int) {
 
 func (q *Resync) mine() [numMost]uint64 {
 	s := q.s
-	gen := uint64(1)
-	for h := range s.hooks {
-		gen = max(gen, s.hooks[h].generation)
-	}
 	return [numMost]uint64{mostTick: s.tick, mostTime: s.timeNS, mostLastID: s.in.lastID, mostOperation: s.opID,
-		mostCommit: s.commits, mostGeneration: gen, mostPolicyEpoch: s.policyEpoch, mostEpoch: s.epoch}
+		mostCommit: s.commits, mostGeneration: s.generation(), mostPolicyEpoch: s.policyEpoch, mostEpoch: s.epoch}
 }
 
 func (q *Resync) parts() [numSame]uint64 {

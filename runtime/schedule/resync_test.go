@@ -40,7 +40,7 @@ func (g *group) resync() []error {
 	sh := ResyncShape()
 	var qs []*Resync
 	for _, s := range g.ranks {
-		qs = append(qs, s.BeginResync())
+		qs = append(qs, NewResync(s))
 	}
 	for rounds := 0; !qs[0].Done(); rounds++ {
 		if rounds > 10000 {
@@ -244,7 +244,7 @@ func TestResyncRefusesWhatCannotBeMadeEqual(t *testing.T) {
 	if err := g.resync()[0]; !errors.Is(err, ErrResync) {
 		t.Errorf("the last epoch: %v", err)
 	}
-	if err := g.ranks[0].FinishResync(g.ranks[0].BeginResync(), &Effects{}); !errors.Is(err, ErrResync) {
+	if err := g.ranks[0].FinishResync(NewResync(g.ranks[0]), &Effects{}); !errors.Is(err, ErrResync) {
 		t.Errorf("before its rounds: %v", err)
 	}
 }

@@ -74,11 +74,15 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 
 // readBody reads a body of at most MaxBodyBytes within ReadTimeout.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
-	limit := s.opts.MaxBodyBytes
+	return s.readUpTo(w, r, s.opts.MaxBodyBytes, "send a shorter prompt, or raise http.max_body")
+}
+
+// readUpTo reads a body of at most limit bytes; advice says what to do with a larger one.
+func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, advice string) ([]byte, *failure) {
 	tooLarge := func() *failure {
 		w.Header().Set("Connection", "close")
 		return &failure{status: http.StatusRequestEntityTooLarge, outcome: outcomeInvalid,
-			message: fmt.Sprintf("the body is larger than %d bytes; send a shorter prompt, or raise http.max_body", limit)}
+			message: fmt.Sprintf("the body is larger than %d bytes; %s", limit, advice)}
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge()

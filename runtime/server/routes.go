@@ -20,7 +20,7 @@ func (s *Server) routes() []route {
 	get, post := []string{http.MethodGet}, []string{http.MethodPost}
 	both := []string{http.MethodGet, http.MethodPost}
 	metrics := promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{})
-	return []route{
+	out := []route{
 		{"/generate", post, s.generate},
 		{"/abort_request", post, s.abortRequest},
 		{"/flush_cache", both, s.flushCache},
@@ -33,6 +33,10 @@ func (s *Server) routes() []route {
 		{"/model_info", get, s.modelInfo},
 		{"/get_model_info", get, s.modelInfo},
 	}
+	if s.opts.Policies != nil {
+		out = append(out, s.policyRoutes()...)
+	}
+	return out
 }
 
 func paths(routes []route) []string {

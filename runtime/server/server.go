@@ -30,6 +30,11 @@ type Options struct {
 	Registerer prometheus.Registerer // required; the server's own metrics
 	Gatherer   prometheus.Gatherer   // required; what /metrics shows
 
+	// Policies changes the engine's policies; without it there is no /policies. PolicyDirs are the folders from which
+	// a client may name a module's file, see /policies/stage; none: clients name no files.
+	Policies   PolicyEngine
+	PolicyDirs []string
+
 	// VocabSize bounds token ids, at least 256 since text is bytes. Required.
 	VocabSize int
 

@@ -133,6 +133,7 @@ func TestInfosAreChecked(t *testing.T) {
 		atOnce bool // the receiver sees it
 	}{
 		{"other prompt", func(i *Info) { i.PromptTokens = 19 }, false},
+		{"other tokens", func(i *Info) { i.Prompt = 1 }, false},
 		{"other promise", func(i *Info) { i.PromiseTokens = 8; i.Dst = i.Dst[1:] }, false},
 		{"no page multiple", func(i *Info) { i.PromiseTokens = 6 }, true},
 		{"past the prompt", func(i *Info) { i.PromiseTokens = 24; i.Dst = nil }, true},

@@ -225,7 +225,7 @@ func (r *Receiver) Poll(request uint64) Poll {
 	}
 	r.harvest()
 	r.settle(e)
-	p := Poll{Raw: e.raw(), ArrivedPages: e.pages, Progress: e.progress, StagingEmpty: e.staging == 0}
+	p := Poll{Raw: e.raw(), ArrivedPages: e.pages, Progress: e.progress, StagingEmpty: e.staging == 0, Closed: r.closed(e)}
 	if e.sent {
 		p.Staged = e.conn.staged
 		p.StampSeen = r.slots[e.info.Slot].Stamp == e.info.Room

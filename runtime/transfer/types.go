@@ -67,6 +67,7 @@ type Poll struct {
 	HasFirst     bool       // Raw is Success
 	Cached       uint32     // prompt tokens that the peer did not compute, with HasFirst
 	Progress     uint64     // grows with everything that arrives
+	Closed       bool       // the peer writes no more: it has acknowledged that, finished well, or lost its right to
 }
 
 // Record is one metadata slot. The peer writes the stamp last; 0 says not written.

@@ -1,0 +1,309 @@
+package decode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"sluice/abi"
+	"sluice/plugins"
+	"sluice/runtime/rank"
+	"sluice/runtime/server"
+)
+
+// PolicyOptions let an instance make its policies itself, and change them while it runs.
+type PolicyOptions struct {
+	Host  *plugins.Host
+	Info  abi.HostInfo   // the same on all ranks
+	Specs []plugins.Spec // at the start
+	// Deadline is how long the ranks may take to switch, on the instance's clock. 0: 10 s.
+	Deadline time.Duration
+}
+
+// Bounds of what is kept beside the policies in use and their predecessors.
+const (
+	maxStaged      = 4 // one more drops the oldest
+	maxRefused     = 8 // refusals that are remembered
+	switchDeadline = 10 * time.Second
+)
+
+// policies are an instance's policies: those in use, their predecessors, and those staged. One change is made at a time,
+// by the goroutine that holds turn; mu guards what ranks and readers see, and is held for a few assignments only. A set's
+// instances are touched by the ranks between the tick that put it in use and the one that ended that, else by the
+// goroutine that holds turn, and by form while no rank runs.
+type policies struct {
+	in   *Instance
+	o    PolicyOptions
+	turn chan struct{} // holds a token while nobody changes anything
+
+	mu        sync.Mutex
+	closed    bool
+	formation uint64 // groups formed
+	lastID    uint64
+	lastEpoch uint64 // ever announced to the ranks
+	epoch     uint64 // in force
+	active    *policySet
+	previous  *policySet
+	staged    []*policySet // oldest first
+	refused   []server.PolicySet
+	running   *group       // whom changes are announced to
+	change    *change      // under way
+	dead      []*policySet // to be closed by who holds turn
+	swaps     uint64
+	refusals  uint64
+}
+
+// policySet is one choice of policies with its instances, one plugins.Set a rank.
+type policySet struct {
+	id      uint64
+	epoch   uint64         // under which it came into use
+	base    *policySet     // in use when it was built; hooks it does not change are as there
+	changes []plugins.Spec // the hooks it was staged for
+	specs   []plugins.Spec // all
+
+	reason    string // why its last activation did not happen
+	ranks     []*rank.Policies
+	infos     []plugins.Info
+	formation uint64 // of the last group that ran it; 0: none
+	carried   [numHooks]plugins.Stats
+	last      [][numHooks]plugins.Stats // by rank: what its instances counted before the ranks left them
+}
+
+func newPolicies(in *Instance) *policies {
+	p := &policies{in: in, o: *in.o.Policies, turn: make(chan struct{}, 1)}
+	if p.o.Deadline <= 0 {
+		p.o.Deadline = switchDeadline
+	}
+	p.turn <- struct{}{}
+	p.lastID = 1
+	p.active = &policySet{id: 1, specs: slices.Clone(p.o.Specs)}
+	return p
+}
+
+// take waits for the turn to change something; give ends it.
+func (p *policies) take(ctx context.Context) error {
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("another change of policies is under way: %w", ctx.Err())
+	case <-p.in.ctx.Done():
+		return server.ErrStopping
+	}
+	p.mu.Lock()
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		p.turn <- struct{}{}
+		return server.ErrStopping
+	}
+	return nil
+}
+
+// give closes what the change has put out of use, and ends the turn.
+func (p *policies) give() {
+	p.bury()
+	p.turn <- struct{}{}
+}
+
+func (p *policies) bury() {
+	p.mu.Lock()
+	dead := p.dead
+	p.dead = nil
+	p.mu.Unlock()
+	for _, s := range dead {
+		p.free(s.ranks)
+	}
+}
+
+// free closes instances that no rank uses.
+func (p *policies) free(ranks []*rank.Policies) {
+	for r, k := range ranks {
+		if err := k.Set().Close(context.WithoutCancel(p.in.ctx)); err != nil {
+			p.in.o.Logger.Warn("closing policy instances", "rank", r, "error", err)
+		}
+	}
+}
+
+// build makes the instances of a choice of policies, one set a rank. It takes as long as compiling does.
+func (p *policies) build(ctx context.Context, specs []plugins.Spec) ([]*rank.Policies, []plugins.Info, error) {
+	var ranks []*rank.Policies
+	for r := range p.in.o.Schedule.Ranks {
+		set, err := p.o.Host.NewSet(ctx, specs, p.o.Info)
+		if err != nil {
+			p.free(ranks)
+			return nil, nil, err
+		}
+		ranks = append(ranks, rank.NewPolicies(set, p.in.o.Logger.With("rank", r)))
+	}
+	return ranks, ranks[0].Set().Infos(), nil
+}
+
+// form makes fresh instances of the active policies for a group that is about to run. No rank runs.
+func (p *policies) form(ctx context.Context) ([]*rank.Policies, error) {
+	p.mu.Lock()
+	s := p.active
+	p.mu.Unlock()
+	ranks, infos, err := p.build(ctx, s.specs)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	old := s.ranks
+	s.retire()
+	p.formation++
+	s.ranks, s.infos, s.formation = ranks, infos, p.formation
+	p.mu.Unlock()
+	p.free(old)
+	return ranks, nil
+}
+
+// retire moves what the instances of a set have counted to the set. The caller holds mu.
+func (s *policySet) retire() {
+	for i := range s.last {
+		for h := range s.last[i] {
+			addStats(&s.carried[h], &s.last[i][h])
+		}
+	}
+	s.last = nil
+}
+
+// leave notes what a rank's instances have counted when it leaves them. The caller holds mu, and is that rank's
+// goroutine or runs after it.
+func (s *policySet) leave(rank, ranks int, n [numHooks]plugins.Stats) {
+	if s.last == nil {
+		s.last = make([][numHooks]plugins.Stats, ranks)
+	}
+	s.last[rank] = n
+}
+
+// over settles what the end of a group leaves open. Its ranks have ended.
+func (p *policies) over(g *group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = nil
+	for _, m := range g.members {
+		if n := m.read(); slices.Contains(p.active.ranks, n.inUse) {
+			p.active.leave(m.rank, len(g.members), n.policy)
+		}
+	}
+	c := p.change
+	if c == nil || c.g != g {
+		return
+	}
+	if slices.Contains(c.flipped, true) {
+		p.commit(c)
+		return
+	}
+	p.settle(c, fmt.Errorf("%w: the group of epoch %d has ended meanwhile; activate again when it has formed again", server.ErrPolicyConflict, g.epoch))
+}
+
+// shut closes everything. No rank runs any more, and none will.
+func (p *policies) shut() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	<-p.turn
+	p.mu.Lock()
+	p.dead = append(append(p.dead, p.active), p.staged...)
+	if p.previous != nil {
+		p.dead = append(p.dead, p.previous)
+	}
+	p.staged, p.previous = nil, nil
+	p.mu.Unlock()
+	p.give()
+}
+
+// Stage implements server.PolicyEngine.
+func (in *Instance) Stage(ctx context.Context, q server.StageRequest) (server.PolicySet, error) {
+	return in.StageAll(ctx, []server.StageRequest{q})
+}
+
+// StageAll is Stage for several hooks at once: one set that changes them all, or nothing.
+func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (server.PolicySet, error) {
+	p := in.policies
+	if p == nil {
+		return server.PolicySet{}, errFixed
+	}
+	if err := p.take(ctx); err != nil {
+		return server.PolicySet{}, err
+	}
+	defer p.give()
+	var changes []plugins.Spec
+	for i := range qs {
+		s, err := specOf(&qs[i])
+		if err == nil && slices.ContainsFunc(changes, func(c plugins.Spec) bool { return c.Hook == s.Hook }) {
+			err = fmt.Errorf("two policies are given for %s; give one", s.Hook)
+		}
+		if err != nil {
+			return server.PolicySet{}, p.refuse(hooksOf(qs), err)
+		}
+		changes = append(changes, s)
+	}
+	if len(changes) == 0 {
+		return server.PolicySet{}, p.refuse(nil, errors.New("no hook is named; give one"))
+	}
+	p.mu.Lock()
+	base := p.active
+	p.mu.Unlock()
+	s := &policySet{base: base, changes: changes, specs: merge(base.specs, changes)}
+	var err error
+	if s.ranks, s.infos, err = p.build(in.ctx, s.specs); err != nil {
+		return server.PolicySet{}, p.refuse(hooksOf(qs), err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastID++
+	s.id = p.lastID
+	if len(p.staged) == maxStaged {
+		i := 0
+		if p.change != nil && p.change.set == p.staged[i] {
+			i++ // some rank holds it
+		}
+		p.dead = append(p.dead, p.staged[i])
+		p.note(p.show(p.staged[i], server.PolicyRefused), "dropped for newer ones; stage it again")
+		p.staged = slices.Delete(p.staged, i, i+1)
+	}
+	p.staged = append(p.staged, s)
+	in.o.Logger.Info("policies staged", "id", s.name(), "changes", hooksOf(qs))
+	return p.show(s, server.PolicyStaged), nil
+}
+
+// errFixed is for instances whose seats bring their policies.
+var errFixed = fmt.Errorf("%w: this instance's policies cannot be changed while it runs; restart it with others", server.ErrPolicyConflict)
+
+// refuse counts and remembers a refusal, and is its error.
+func (p *policies) refuse(hooks []string, err error) error {
+	if !errors.Is(err, server.ErrPolicyRefused) {
+		err = fmt.Errorf("%w: %w", server.ErrPolicyRefused, err)
+	}
+	p.in.o.Logger.Warn("policies refused; what runs keeps running", "changes", hooks, "error", err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastID++
+	p.refusals++
+	p.note(server.PolicySet{ID: strconv.FormatUint(p.lastID, 10), Changes: hooks}, err.Error())
+	return err
+}
+
+// note remembers a set that is not to be used. The caller holds mu.
+func (p *policies) note(s server.PolicySet, reason string) {
+	s.State, s.Reason = server.PolicyRefused, reason
+	if len(p.refused) == maxRefused {
+		p.refused = slices.Delete(p.refused, 0, 1)
+	}
+	p.refused = append(p.refused, s)
+}
+
+func (s *policySet) name() string { return strconv.FormatUint(s.id, 10) }
+
+// merge replaces the specs of the hooks that changes names.
+func merge(specs, changes []plugins.Spec) []plugins.Spec {
+	out := slices.DeleteFunc(slices.Clone(specs), func(s plugins.Spec) bool {
+		return slices.ContainsFunc(changes, func(c plugins.Spec) bool { return c.Hook == s.Hook })
+	})
+	return append(out, changes...)
+}

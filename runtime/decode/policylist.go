@@ -1,0 +1,144 @@
+package decode
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/plugins"
+	"sluice/runtime/server"
+)
+
+var _ server.PolicyEngine = (*Instance)(nil)
+
+// Policies implements server.PolicyEngine.
+func (in *Instance) Policies() server.PolicyList {
+	p := in.policies
+	if p == nil {
+		return in.fixedPolicies()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := server.PolicyList{Epoch: p.epoch, Sets: []server.PolicySet{p.show(p.active, server.PolicyActive)}}
+	if p.previous != nil {
+		l.Sets = append(l.Sets, p.show(p.previous, server.PolicyPrevious))
+	}
+	for _, s := range p.staged {
+		l.Sets = append(l.Sets, p.show(s, server.PolicyStaged))
+	}
+	l.Sets = append(l.Sets, p.refused...)
+	return l
+}
+
+// fixedPolicies are those that the seats have brought.
+func (in *Instance) fixedPolicies() server.PolicyList {
+	in.mu.Lock()
+	g := in.group
+	in.mu.Unlock()
+	s := server.PolicySet{ID: "1", State: server.PolicyActive}
+	if g != nil {
+		var sum [numHooks]plugins.Stats
+		for _, m := range g.members {
+			n := m.read()
+			for h := range sum {
+				addStats(&sum[h], &n.policy[h])
+			}
+		}
+		s.Hooks = showHooks(g.members[0].inUse().Set().Infos(), &sum, g.members[0].read().quarantined)
+	}
+	return server.PolicyList{Sets: []server.PolicySet{s}}
+}
+
+// PolicyInfos describes the policies in use, in the order in which the hooks run.
+func (in *Instance) PolicyInfos() []plugins.Info {
+	if p := in.policies; p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return slices.Clone(p.active.infos)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.group == nil {
+		return nil
+	}
+	return in.group.members[0].inUse().Set().Infos()
+}
+
+// show describes a set. The caller holds mu.
+func (p *policies) show(s *policySet, state string) server.PolicySet {
+	out := server.PolicySet{ID: s.name(), State: state, Epoch: s.epoch, Reason: s.reason}
+	for _, c := range s.changes {
+		out.Changes = append(out.Changes, c.Hook.String())
+	}
+	sum := s.carried
+	add := func(n *[numHooks]plugins.Stats) {
+		for h := range sum {
+			addStats(&sum[h], &n[h])
+		}
+	}
+	var quarantined [numHooks]bool
+	if g := p.running; g != nil && s == p.active {
+		for _, m := range g.members {
+			if n := m.read(); slices.Contains(s.ranks, n.inUse) {
+				add(&n.policy)
+			}
+		}
+		quarantined = g.members[0].read().quarantined
+	} else {
+		for r := range s.last {
+			add(&s.last[r])
+		}
+	}
+	out.Hooks = showHooks(s.infos, &sum, quarantined)
+	return out
+}
+
+func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [numHooks]bool) []server.PolicyHook {
+	var out []server.PolicyHook
+	for i, h := range hooks() {
+		for _, info := range infos {
+			if info.Hook != h {
+				continue
+			}
+			n := &sum[i]
+			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
+				Native: n.Native, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i]}
+			for class, count := range n.Faults {
+				if count > 0 {
+					k.Faults[plugins.FaultClass(class).String()] = count
+				}
+			}
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// addStats adds what other instances of the same policy have counted.
+func addStats(sum, n *plugins.Stats) {
+	sum.Calls += n.Calls
+	sum.Native += n.Native
+	sum.Declined += n.Declined
+	sum.Custom += n.Custom
+	for i := range n.Faults {
+		sum.Faults[i] += n.Faults[i]
+	}
+}
+
+// collectPolicies shows the policies in use. They are read at each scrape, so a policy that is replaced leaves no series
+// behind.
+func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)) {
+	var epoch, swaps, refusals uint64
+	if p := c.in.policies; p != nil {
+		p.mu.Lock()
+		epoch, swaps, refusals = p.epoch, p.swaps, p.refusals
+		p.mu.Unlock()
+	}
+	emit(c.policyEpoch, prometheus.GaugeValue, float64(epoch))
+	emit(c.policySwaps, prometheus.CounterValue, float64(swaps))
+	emit(c.policyRefused, prometheus.CounterValue, float64(refusals))
+	for _, i := range c.in.PolicyInfos() {
+		emit(c.policyInfo, prometheus.GaugeValue, 1, i.Hook.String(), strings.ToValidUTF8(i.Name, "?"), i.SHA256, i.Engine.String())
+	}
+}

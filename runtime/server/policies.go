@@ -1,0 +1,233 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxPolicyBody is the largest body of /policies/stage: a module in base64 and its configuration.
+const maxPolicyBody = 16 << 20
+
+// maxPolicyFile is the largest module that a client may name by its path.
+const maxPolicyFile = 64 << 20
+
+// policyRoutes serve /policies:
+//
+//	GET  /policies           what is active, staged, previous and refused, with the health of each hook
+//	POST /policies/stage     {"hook", "builtin" | "path" | "module_base64", "sha256", "engine", "config"}: one more staged set
+//	POST /policies/activate  {"id"}: all ranks switch to it in one tick
+//	POST /policies/rollback  all ranks switch back to the previous set
+//
+// A client has no more rights over files than over prompts: a path is taken only if it lies in one of
+// Options.PolicyDirs, the folders whose modules the operator has named already, and no link leads out of it. A browser
+// that another site has sent here is refused, since whoever may call these routes decides what is served.
+func (s *Server) policyRoutes() []route {
+	get, post := []string{http.MethodGet}, []string{http.MethodPost}
+	return []route{
+		{"/policies", get, s.listPolicies},
+		{"/policies/stage", post, s.policyChange(s.stagePolicy)},
+		{"/policies/activate", post, s.policyChange(s.activatePolicy)},
+		{"/policies/rollback", post, s.policyChange(s.rollbackPolicies)},
+	}
+}
+
+func (s *Server) listPolicies(w http.ResponseWriter, r *http.Request) {
+	s.marshal(w, r, s.opts.Policies.Policies())
+}
+
+// policyChange serves a change and answers with the set that it made or put in use.
+func (s *Server) policyChange(change func(context.Context, []byte) (PolicySet, *failure)) http.HandlerFunc {
+	var origin http.CrossOriginProtection
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := origin.Check(r); err != nil {
+			s.fail(w, r.URL.Path, &failure{status: http.StatusForbidden, message: "a page of another site may not change policies: " + err.Error()})
+			return
+		}
+		limit, advice := s.opts.MaxBodyBytes, "send the id alone"
+		if strings.HasSuffix(r.URL.Path, "/stage") {
+			limit, advice = maxPolicyBody, "name a larger module by its path"
+		}
+		raw, fail := s.readUpTo(w, r, limit, advice)
+		if fail == nil && s.calls.isStopping() {
+			fail = stopping()
+		}
+		var set PolicySet
+		if fail == nil {
+			set, fail = change(r.Context(), raw)
+		}
+		if fail != nil {
+			s.fail(w, r.URL.Path, fail)
+			return
+		}
+		s.marshal(w, r, set)
+	}
+}
+
+func (s *Server) stagePolicy(ctx context.Context, raw []byte) (PolicySet, *failure) {
+	q, err := parseStage(raw)
+	if err != nil {
+		return PolicySet{}, invalid(err.Error())
+	}
+	if q.Path != "" {
+		// The file is read here, by the rule for clients, and not again by its name.
+		if q.Module, err = s.policyFile(q.Path); err != nil {
+			return PolicySet{}, invalid(err.Error())
+		}
+		q.Name, q.Path = q.Path, ""
+	}
+	set, err := s.opts.Policies.Stage(ctx, q)
+	return set, policyFailure(err)
+}
+
+func (s *Server) activatePolicy(ctx context.Context, raw []byte) (PolicySet, *failure) {
+	id := ""
+	root, err := parseBody(raw)
+	if err == nil {
+		err = root.object(func(key string, v value) (err error) {
+			if key != "id" {
+				return v.errorf("no such field; there is id")
+			}
+			id, err = v.text()
+			return err
+		})
+	}
+	if err == nil && id == "" {
+		err = root.errorf("id is empty; give the id of a staged set, as /policies lists it")
+	}
+	if err != nil {
+		return PolicySet{}, invalid(err.Error())
+	}
+	set, err := s.opts.Policies.Activate(ctx, id)
+	return set, policyFailure(err)
+}
+
+// rollbackPolicies needs no body; what is sent is not looked at.
+func (s *Server) rollbackPolicies(ctx context.Context, _ []byte) (PolicySet, *failure) {
+	set, err := s.opts.Policies.Rollback(ctx)
+	return set, policyFailure(err)
+}
+
+// policyFailure maps an error of a PolicyEngine.
+func policyFailure(err error) *failure {
+	f := &failure{status: http.StatusInternalServerError, outcome: outcomeFailed}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrPolicyRefused):
+		f.status, f.errType = http.StatusBadRequest, "policy_refused"
+	case errors.Is(err, ErrPolicyUnknown):
+		f.status, f.errType = http.StatusNotFound, "policy_unknown"
+	case errors.Is(err, ErrPolicyConflict):
+		f.status, f.errType = http.StatusConflict, "policy_conflict"
+	case errors.Is(err, ErrStopping):
+		return stopping()
+	}
+	f.message = err.Error()
+	return f
+}
+
+// parseStage checks a body of /policies/stage. The error is a *bodyError.
+func parseStage(raw []byte) (q StageRequest, err error) {
+	root, err := parseBody(raw)
+	if err != nil {
+		return q, err
+	}
+	err = root.object(func(key string, v value) (err error) {
+		switch key {
+		case "hook":
+			q.Hook, err = v.text()
+		case "builtin":
+			q.Builtin, err = v.text()
+		case "path":
+			q.Path, err = v.text()
+		case "sha256":
+			q.SHA256, err = v.text()
+		case "engine":
+			q.Engine, err = v.text()
+		case "config":
+			q.Config = v.raw
+			if v.raw[0] != '{' {
+				err = v.errorf("want an object, got %s", v.got())
+			}
+		case "module_base64":
+			var text string
+			if text, err = v.text(); err == nil {
+				if q.Module, err = base64.StdEncoding.DecodeString(text); err != nil {
+					err = v.errorf("not base64: %v", err)
+				}
+			}
+		default:
+			err = v.errorf("no such field; there are hook, builtin, path, module_base64, sha256, engine and config")
+		}
+		return err
+	})
+	if err == nil && q.Path != "" && len(q.Module) > 0 {
+		err = root.errorf("path and module_base64 are both given; give one")
+	}
+	return q, err
+}
+
+// policyFile reads a module that a client has named. A relative path starts at the first of PolicyDirs. Links are
+// followed only within the folder, and nothing but a regular file is read.
+func (s *Server) policyFile(path string) ([]byte, error) {
+	if len(s.opts.PolicyDirs) == 0 {
+		return nil, &bodyError{"this server takes no path; send the module itself as module_base64"}
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(s.opts.PolicyDirs[0], path)
+	}
+	i := slices.IndexFunc(s.opts.PolicyDirs, func(dir string) bool {
+		rel, err := filepath.Rel(dir, path)
+		return err == nil && filepath.IsLocal(rel)
+	})
+	if i < 0 {
+		return nil, &bodyError{fmt.Sprintf("path %q lies in none of the folders whose modules the configuration names (%s); put it there, or send it as module_base64",
+			path, strings.Join(s.opts.PolicyDirs, ", "))}
+	}
+	b, err := readWithin(s.opts.PolicyDirs[i], path)
+	if err != nil {
+		return nil, &bodyError{fmt.Sprintf("path %q cannot be read: %v; name a readable Wasm module", path, err)}
+	}
+	return b, nil
+}
+
+// readWithin reads a file below dir, at most maxPolicyFile of it.
+func readWithin(dir, path string) ([]byte, error) {
+	rel, err := filepath.Rel(dir, path)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes to does not stop it
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is no regular file")
+	case info.Size() == 0 || info.Size() > maxPolicyFile:
+		return nil, fmt.Errorf("it has %d bytes; a module has 1 to %d", info.Size(), maxPolicyFile)
+	}
+	b := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"errors"
+)
+
+// Errors of a [PolicyEngine], wrapped with what is wrong and what to do.
+var (
+	// ErrPolicyRefused means that the policy cannot be used: it does not load, its hash is not the pinned one, it
+	// refuses its configuration, or it names no such hook. What runs is as it was. HTTP 400.
+	ErrPolicyRefused = errors.New("policy refused")
+	// ErrPolicyUnknown means that no set of policies has that id. HTTP 404.
+	ErrPolicyUnknown = errors.New("no such policies")
+	// ErrPolicyConflict means that the state of the policies does not allow it, or that the ranks did not switch in
+	// time. What runs is as it was. HTTP 409.
+	ErrPolicyConflict = errors.New("policies not changed")
+)
+
+// States of a [PolicySet].
+const (
+	PolicyActive   = "active"   // in use on all ranks
+	PolicyStaged   = "staged"   // ready to be activated
+	PolicyPrevious = "previous" // the active ones' predecessors, which a rollback puts back in use
+	PolicyRefused  = "refused"  // not used; Reason says why
+)
+
+// StageRequest asks for one hook's policy to be made ready beside the ones in use. Exactly one of Builtin, Path and
+// Module is set.
+type StageRequest struct {
+	Hook    string // "gate", "reserve" or "admit"
+	Builtin string // a shipped policy
+	// Path is a module's file. Who calls answers for it: the file is read with the rights of this process.
+	Path   string
+	Module []byte // the bytes of a module
+	Name   string // what the policy of Module is called in reports; "": its hash
+	SHA256 string // hex; the bytes must have this hash. "": whatever they have
+	Engine string // "native" runs a shipped policy as plain Go; "" or "wasm"
+	Config []byte // one JSON object, the policy's own; nil: none
+}
+
+// PolicySet is one choice of policies for all hooks, as every rank runs it.
+type PolicySet struct {
+	ID      string       `json:"id"`
+	State   string       `json:"state"`
+	Epoch   uint64       `json:"policy_epoch,omitempty"` // under which it came into use; 0: it has not, or it is the first
+	Changes []string     `json:"changes,omitempty"`      // hooks whose policy it was staged for
+	Reason  string       `json:"reason,omitempty"`       // why it was refused
+	Hooks   []PolicyHook `json:"hooks,omitempty"`        // in the order in which they run
+}
+
+// PolicyHook is the policy of one hook. The counters are sums over the ranks, of its time in use.
+type PolicyHook struct {
+	Hook        string            `json:"hook"`
+	Name        string            `json:"name"`
+	SHA256      string            `json:"sha256,omitempty"` // of the module; "" for plain Go
+	Engine      string            `json:"engine"`
+	Calls       uint64            `json:"calls"`          // ticks in which an answer was asked for
+	Native      uint64            `json:"native_answers"` // of those, answered by the native policy in its place
+	Declined    uint64            `json:"declined"`       // of those, because the policy declined
+	Faults      map[string]uint64 `json:"faults"`         // by class; classes without a fault are left out
+	Quarantined bool              `json:"quarantined"`    // out of use on all ranks for its faults
+}
+
+// PolicyList is what /policies shows: the active set first, then the previous one, the staged and the refused ones.
+type PolicyList struct {
+	Epoch uint64      `json:"policy_epoch"` // in force
+	Sets  []PolicySet `json:"policies"`
+}
+
+// PolicyEngine changes the policies of a decode group while it runs. All methods may be called from any goroutine; one
+// change is made at a time.
+type PolicyEngine interface {
+	// Policies lists them. It waits for no tick.
+	Policies() PolicyList
+	// Stage makes a policy ready beside the ones in use, which do not notice: it is checked, compiled, and
+	// instantiated once a rank.
+	Stage(ctx context.Context, q StageRequest) (PolicySet, error)
+	// Activate has all ranks switch to a staged set in one tick, and returns when they have.
+	Activate(ctx context.Context, id string) (PolicySet, error)
+	// Rollback has all ranks switch back to the previous set, in one tick.
+	Rollback(ctx context.Context) (PolicySet, error)
+}
