@@ -61,7 +61,7 @@ func keys() []Key {
 		intKey("decode.drain_ticks", 3000, 1, maxTicks, func(c *Config) *int { return &c.Decode.DrainTicks },
 			"Ticks without a drain ack after which the peer's right to write is revoked."),
 		intKey("decode.transfer_ticks", 30000, 1, maxTicks, func(c *Config) *int { return &c.Decode.TransferTicks },
-			"Ticks without progress after which a transfer is given up."),
+			"Ticks without progress after which a transfer, or a handshake with the peer, is given up."),
 		intKey("decode.admit_window", 64, 1, 4096, func(c *Config) *int { return &c.Decode.AdmitWindow },
 			"Entries of the queue that the admit policy sees in one tick."),
 		intKey("decode.operations", 64, 1, 4096, func(c *Config) *int { return &c.Decode.Operations },
