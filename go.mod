@@ -4,6 +4,11 @@ go 1.26.0
 
 toolchain go1.26.8
 
+ignore (
+	node_modules
+	target
+)
+
 require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/prometheus/client_golang v1.25.0

@@ -22,8 +22,8 @@ func TestOutputsAreWhatTheDescriptionGives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(outs) != 3 {
-		t.Fatalf("%d outputs, want 3", len(outs))
+	if len(outs) != 7 {
+		t.Fatalf("%d outputs, want 7", len(outs))
 	}
 	for name, want := range outs {
 		got, err := os.ReadFile(filepath.Join("..", name))

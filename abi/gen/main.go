@@ -49,9 +49,15 @@ func generate(descPath string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("views: %w", err)
 	}
-	return map[string][]byte{
+	outs := map[string][]byte{
 		"layout_gen.go":       layout,
 		"guest/layout_gen.go": views,
 		"README.md":           readme(d),
-	}, nil
+	}
+	for path, name := range sdks() {
+		if outs[path], err = d.render(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return outs, nil
 }

@@ -23,6 +23,12 @@ Fields are *replicated* (the same on every rank), *local* (this rank's own fact)
 admit is local: its answer is used directly. There is no clock, no rank and no entropy: every globals record starts with
 the tick's agreed time.
 
+## SDKs
+
+Each has typed views of every record, the arenas and the exports, generated from the same description: Go in
+[guest](guest), C in [c/sluice.h](c/sluice.h), Rust in [rust](rust), AssemblyScript in [assemblyscript](assemblyscript), Zig in
+[zig/sluice.zig](zig/sluice.zig). [docs/write-a-policy.md](../docs/write-a-policy.md) begins with one.
+
 ## Exports
 
 | name | signature | meaning |

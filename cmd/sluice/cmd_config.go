@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice"
+	"sluice/internal/log"
+	"sluice/plugins"
+	"sluice/runtime/router"
 )
 
 func newConfigCommand(env *environment) *cobra.Command {
@@ -30,7 +33,17 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 		Short: "List everything that is wrong with the configuration, as a start would",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if _, err := loadConfig(c, env); err != nil {
+			cfg, err := loadConfig(c, env)
+			if err != nil {
+				return err
+			}
+			logger, err := log.New(env.stderr, "warn", "text")
+			if err != nil {
+				return err
+			}
+			host := plugins.NewHost(plugins.Options{Log: logger, CacheDir: cacheDir(cfg, env, logger)})
+			err = router.Check(c.Context(), cfg, host)
+			if err := errors.Join(usage(err), host.Close(c.Context())); err != nil {
 				return err
 			}
 			return say(env, "config ok\n")

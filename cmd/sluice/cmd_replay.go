@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -167,9 +168,13 @@ func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
 		return err
 	}
 	res.WallSeconds = wall.Seconds()
-	res.Policies = map[string]replay.PolicyName{}
 	for _, i := range infos {
-		res.Policies[i.Hook.String()] = replay.PolicyName{Name: i.Name, SHA256: i.SHA256, Engine: i.Engine.String()}
+		p := res.Policies[i.Hook.String()]
+		p.Name, p.SHA256, p.Engine = i.Name, i.SHA256, i.Engine.String()
+		res.Policies[i.Hook.String()] = p
+		if p.Faults > 0 {
+			logger.Warn("a policy failed and its native fallback answered", "hook", i.Hook.String(), "policy", i.Name, "ticks", p.Faults, "quarantined", p.Quarantined)
+		}
 	}
 	if f.asJSON {
 		b, err := json.MarshalIndent(res, "", "  ")
@@ -196,7 +201,15 @@ wall time     %.2f s
 digest        %s
 `, r.Requests, r.Served, r.Failed, r.InputTokens, r.HitTokens.L1, r.HitTokens.L2, r.HitTokens.L3, r.OutTokens, r.Restores,
 		r.Retractions, r.Ticks, r.Collectives, tripped(r.Rails), r.Virtual, r.WallSeconds, r.Digest)
-	return err
+	if err != nil {
+		return err
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Reasons)) {
+		if _, err := fmt.Fprintf(w, "failed        %d: %s\n", r.Reasons[reason], reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func tripped(rails map[string]uint64) (n uint64) {

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,15 +39,28 @@ func newServeCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(c.Context(), env, cfg, serveHooks{})
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			file, err := c.Flags().GetString("config")
+			if err != nil {
+				return fmt.Errorf("read --config: %w", err)
+			}
+			return serve(c.Context(), env, cfg, serveHooks{hangup: hangup, configFile: file,
+				reload: func() (*config.Config, error) { return loadConfig(c, env) }})
 		},
 	}
 	addConfigFlags(cmd)
 	return cmd
 }
 
-// serveHooks are for tests.
+// serveHooks are what serve needs of the process around it, and what tests change.
 type serveHooks struct {
+	hangup     <-chan os.Signal               // the configuration is to be read again; nil: never
+	reload     func() (*config.Config, error) // reads it
+	configFile string                         // of --config; "": none
+	poll       time.Duration                  // between two looks at the modules' files; 0: pollModules
+
 	local   func(*router.LocalOptions)               // changes what the instances are built with
 	started func(addr string, reg *metrics.Registry) // the server is ready
 }
@@ -70,6 +85,9 @@ func serve(ctx context.Context, env *environment, cfg *config.Config, hooks serv
 	}()
 	host := plugins.NewHost(plugins.Options{Log: logger, CacheDir: cacheDir(cfg, env, logger)})
 	defer func() { err = errors.Join(err, host.Close(context.WithoutCancel(ctx))) }()
+	if err := router.Check(ctx, cfg, host); err != nil {
+		return usage(fmt.Errorf("start: %w", err))
+	}
 	reg := metrics.New()
 	opts := router.LocalOptions{Config: cfg, Clock: env.clock, Logger: logger, Registry: reg, Plugins: host}
 	if hooks.local != nil {
@@ -88,6 +106,7 @@ func serve(ctx context.Context, env *environment, cfg *config.Config, hooks serv
 		Engine: local, Clock: env.clock, Logger: logger, Registerer: registerer{reg}, Gatherer: reg,
 		VocabSize: cfg.Model.VocabSize, Version: buildVersion(), MaxBodyBytes: cfg.HTTP.MaxBody,
 		MaxNewTokens: cfg.Decode.MaxNewTokens, ReadTimeout: cfg.HTTP.ReadTimeout, WriteStall: cfg.HTTP.WriteStall,
+		Policies: local.PolicyEngine(), PolicyDirs: policyDirs(cfg, hooks.configFile, logger),
 	})
 	if err != nil {
 		return err
@@ -99,6 +118,9 @@ func serve(ctx context.Context, env *environment, cfg *config.Config, hooks serv
 		return err
 	}
 	served = true // Serve closes the listener
+	follow := newFollower(local, cfg, env.clock, logger, hooks)
+	defer follow.end()
+	follow.start(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ln) }()
 	err = say(env, readyLine(ln.Addr(), cfg, local.Policies()))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -67,7 +66,7 @@ func policyFlag(text string) (plugins.Spec, error) {
 		s.Builtin = value
 		return s, nil
 	}
-	b, err := os.ReadFile(value)
+	b, err := plugins.ReadModule(value)
 	if err != nil {
 		return s, fmt.Errorf("--policy %q: %w", text, err)
 	}

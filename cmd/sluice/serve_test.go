@@ -355,7 +355,7 @@ func TestServeRefusesItsInput(t *testing.T) {
 		{"misspelt key", []string{"--config", writeFile(t, "[decode]\npage_sise = 64\n")}, "did you mean decode.page_size?"},
 		{"no module", []string{"--http.port", "0", "--policy.gate.path", "/does/not/exist.wasm"}, "policy.gate.path: open /does/not/exist.wasm"},
 		{"not a module", []string{"--http.port", "0", "--policy.gate.path", writeFile(t, "not wasm")}, "gate"},
-		{"shards", []string{"--http.port", "0", "--prefill.tp", "3", "--policy.gate.engine", "native", "--policy.reserve.engine", "native", "--policy.admit.engine", "native"}, "shards"},
+		{"shards", []string{"--http.port", "0", "--prefill.tp", "3", "--policy.gate.engine", "native", "--policy.reserve.engine", "native", "--policy.admit.engine", "native"}, "prefill.tp is 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			environ := []string{"HOME=" + t.TempDir()}

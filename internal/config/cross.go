@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// maxPages is how many pages of a tier can be numbered.
+const maxPages = 1 << 30
+
 // crossChecks judges keys against each other. A check is skipped while one of its keys is wrong by itself.
 func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 	d, p, m := cfg.Decode, cfg.Prefill, cfg.Model
@@ -38,6 +41,15 @@ func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 			"is %s, but idle ranks must meet within a quarter of decode.exchange_deadline (%s); write %s or less",
 			formatDuration(d.IdleTick), formatDuration(d.ExchangeDeadline), formatDuration((d.ExchangeDeadline / 4).Truncate(time.Microsecond)))
 	}, "decode.idle_tick", "decode.exchange_deadline")
+	l.unlessBad(func() {
+		pages := float64(d.MaxTotalTokens/max(d.PageSize, 1)) * d.L2Ratio
+		fail(pages > maxPages, "decode.l2_ratio", "is %v, which makes %.0f pages of L2 from decode.max_total_tokens (%d) and decode.page_size (%d); at most %d can be numbered",
+			d.L2Ratio, pages, d.MaxTotalTokens, d.PageSize, maxPages)
+	}, "decode.l2_ratio", "decode.max_total_tokens", "decode.page_size")
+	l.unlessBad(func() {
+		fail(p.TP%max(d.Ranks, 1) != 0 && d.Ranks%max(p.TP, 1) != 0, "prefill.tp",
+			"is %d, but one of prefill.tp and decode.ranks (%d) must divide the other: a prefill rank's shard is cut or joined whole", p.TP, d.Ranks)
+	}, "prefill.tp", "decode.ranks")
 	l.unlessBad(func() {
 		warn(d.L2Ratio == 0, "decode.l2_ratio", "is 0, so there is no L2: nothing evicted from L1 can be restored")
 		warn(d.L2Ratio > 0 && d.L2Ratio < 1, "decode.l2_ratio",

@@ -87,6 +87,8 @@ func TestProblemsOfAFile(t *testing.T) {
 		{"less than two pages", "[decode]\npage_size = 64\nmax_total_tokens = 127\nreserved_decode_tokens = 0\n", []string{"c.toml:3: decode.max_total_tokens is 127, but L1 needs at least two pages of decode.page_size (64); write 128 or more"}},
 		{"reserve of everything", "[decode]\nmax_total_tokens = 512\n", []string{"default: decode.reserved_decode_tokens is 512, which leaves nothing of decode.max_total_tokens (512)"}},
 		{"request larger than L1", "[decode]\nmax_tokens_per_request = 65537\n", []string{"c.toml:2: decode.max_tokens_per_request is 65537, more than decode.max_total_tokens (65536)"}},
+		{"prefill and decode that do not divide each other", "[decode]\nranks = 8\n[prefill]\ntp = 3\n", []string{"c.toml:4: prefill.tp is 3, but one of prefill.tp and decode.ranks (8) must divide the other"}},
+		{"more pages than numbers", "[decode]\npage_size = 1\nmax_total_tokens = 268435456\nl2_ratio = 64\n", []string{"c.toml:4: decode.l2_ratio is 64, which makes 17179869184 pages of L2"}},
 		{"idle ticks too far apart", "[decode]\nidle_tick = \"501ms\"\n", []string{"c.toml:2: decode.idle_tick is 501ms, but idle ranks must meet within a quarter of decode.exchange_deadline (2s); write 500ms or less"}},
 		{"ring smaller than a page", "[prefill]\nstaging_ring = \"4KiB\"\n[model]\nbytes_per_token_layer = 1024\n", []string{`c.toml:2: prefill.staging_ring is 4KiB, but one page is 32KiB (decode.page_size x model.layers x model.bytes_per_token_layer); write "32KiB" or more`}},
 		{"a wrong key hides no cross check of others", "[decode]\npage_size = 0\nidle_tick = \"1s\"\n",

@@ -108,6 +108,10 @@ func TestPrintRoundTrips(t *testing.T) {
 		}
 		d := &cfg.Decode
 		d.MaxTotalTokens = max(d.MaxTotalTokens, 2*d.PageSize)
+		d.L2Ratio = min(d.L2Ratio, float64(maxPages)/float64(d.MaxTotalTokens/d.PageSize))
+		if cfg.Prefill.TP%d.Ranks != 0 && d.Ranks%cfg.Prefill.TP != 0 {
+			cfg.Prefill.TP = d.Ranks
+		}
 		d.ReservedDecodeTokens = min(d.ReservedDecodeTokens, d.MaxTotalTokens-1)
 		d.MaxTokensPerRequest = min(d.MaxTokensPerRequest, d.MaxTotalTokens)
 		d.IdleTick = min(d.IdleTick, d.ExchangeDeadline/4)

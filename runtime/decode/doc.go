@@ -19,12 +19,23 @@
 // old one can be written by, or read as, the new. A rank that never comes back keeps readiness down, and the reason
 // names it. A group that ends too often stays down and says so.
 //
+// # Policies
+//
+// With Options.Policies the instance makes its policies itself, one plugins.Set a rank, and changes them while it runs:
+// Stage builds a set beside the one in use, off the tick, and refuses what is wrong with it; Activate offers it to the
+// ranks, which report it in their ballots and switch in one tick; Rollback does the same with the set before, whose
+// instances are kept as they were left. At most four sets are staged; what is older than the predecessor is closed. A
+// rank that does not take a set in by the deadline is named, and the change is withdrawn on all. A set stands for its own
+// hooks: the others follow what is active when it is activated. A group that forms again gets fresh instances of the
+// active policies. What answers in a faulty policy's place, and when nothing runs for long, stays the shipped policies
+// that the group was configured with.
+//
 // # Imports and owners
 //
 // The package may import runtime/rank, schedule, server, transfer and model, kvcache, collective, gpu, plugins
 // and internal. [Instance] owns the table of live requests under one mutex; a [Formation] and everything in it
 // belong to the rank goroutines of its epoch, and its Close runs after they have ended. A rank publishes what
-// metrics and probes read as one copied struct a tick.
+// metrics and probes read as one copied struct a tick. Policy sets are owned as the comment of type policies says.
 //
 // # Example
 //

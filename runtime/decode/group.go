@@ -28,9 +28,10 @@ type group struct {
 	peer     uint32 // whom requests come from
 	ended    chan struct{}
 
-	timer   clock.Timer   // rank 0's, for pacing
-	nudge   chan struct{} // wakes an idle rank 0 beside its leader's stream
-	started time.Duration // rank 0: start of the last tick
+	timer    clock.Timer   // rank 0's, for pacing
+	nudge    chan struct{} // wakes an idle rank 0 beside its leader's stream
+	changing atomic.Bool   // a change of policies waits for ticks
+	started  time.Duration // rank 0: start of the last tick
 
 	refresh chan struct{} // some rank wants a policy instance
 	fenced  chan Peer     // peers the group has cut off
@@ -291,7 +292,7 @@ func (g *group) step(m *member) error {
 
 // pace waits until rank 0 starts the next tick. The others wait for it in the exchange.
 func (g *group) pace(ctx context.Context, m *member) error {
-	if !m.r.Schedule().Busy() && !g.leader.Pending() {
+	if !m.r.Schedule().Busy() && !g.leader.Pending() && !g.changing.Load() {
 		g.timer.Reset(g.in.o.IdleTick)
 		select {
 		case <-g.timer.C():

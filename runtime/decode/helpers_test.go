@@ -41,6 +41,7 @@ type wire struct {
 	lost   uint64 // incarnations up to this one are not connected
 	fenced int
 	fail   abi.Reason // what polls fail with; none: they succeed
+	slow   bool       // nothing arrives
 }
 
 func (w *wire) set(f func(*wire)) {
@@ -63,6 +64,9 @@ func (w *wire) Poll(request uint64) transfer.Poll {
 	defer w.mu.Unlock()
 	if w.fail != abi.ReasonNone {
 		return transfer.Poll{Raw: abi.PollFailed, Reason: w.fail}
+	}
+	if w.slow {
+		return transfer.Poll{Raw: abi.PollTransferring}
 	}
 	return transfer.Poll{Raw: abi.PollSuccess, StampSeen: true, First: 'a', HasFirst: true}
 }
@@ -99,7 +103,7 @@ func (e *engine) Step(items []model.Item, partial []uint64) error {
 // rig is an instance with scripted ends.
 type rig struct {
 	*Instance
-	t     *testing.T
+	t     testing.TB
 	reg   *metrics.Registry
 	wire  *wire
 	model *engine
@@ -134,7 +138,7 @@ func testSchedule() schedule.Config {
 		QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 16, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
 }
 
-func newRig(t *testing.T, change func(*Options)) *rig {
+func newRig(t testing.TB, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, reg: metrics.New(), wire: &wire{}, model: &engine{}, log: &logBuffer{}}
 	clk := clock.NewReal()
@@ -217,7 +221,7 @@ func (r *rig) form(_ context.Context, epoch uint64) (*Formation, error) {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	every, limit := time.NewTicker(time.Millisecond), time.After(patience)
 	defer every.Stop()

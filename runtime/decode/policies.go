@@ -61,7 +61,7 @@ type policies struct {
 type policySet struct {
 	id      uint64
 	epoch   uint64         // under which it came into use
-	base    *policySet     // in use when it was built; hooks it does not change are as there
+	base    uint64         // id of the set in use when it was built; hooks it does not change are as there
 	changes []plugins.Spec // the hooks it was staged for
 	specs   []plugins.Spec // all
 
@@ -249,7 +249,7 @@ func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (ser
 	p.mu.Lock()
 	base := p.active
 	p.mu.Unlock()
-	s := &policySet{base: base, changes: changes, specs: merge(base.specs, changes)}
+	s := &policySet{base: base.id, changes: changes, specs: merge(base.specs, changes)}
 	var err error
 	if s.ranks, s.infos, err = p.build(in.ctx, s.specs); err != nil {
 		return server.PolicySet{}, p.refuse(hooksOf(qs), err)

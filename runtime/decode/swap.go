@@ -170,7 +170,7 @@ func (p *policies) announce(ctx context.Context, timer clock.Timer, s *policySet
 // fresh says whether a set's instances can be put in use: built beside the policies in use, and not left in an unknown
 // state by the end of a group. The caller holds mu.
 func (p *policies) fresh(s *policySet) bool {
-	return (s == p.previous || s.base == p.active) && (s.formation == 0 || s.formation == p.formation)
+	return (s == p.previous || s.base == p.active.id) && (s.formation == 0 || s.formation == p.formation)
 }
 
 // prepare brings a set's instances up to date where they are not: what is staged changes its own hooks only, so the
@@ -203,7 +203,7 @@ func (p *policies) prepare(s *policySet) error {
 	s.retire()
 	s.ranks, s.infos, s.specs, s.formation = ranks, infos, specs, 0
 	if !previous {
-		s.base = base
+		s.base = base.id
 	}
 	p.mu.Unlock()
 	p.free(old)
@@ -221,8 +221,9 @@ func (p *policies) offer(g *group, s *policySet) *change {
 	return p.change
 }
 
-// call has every rank look at the change before its next tick.
+// call has every rank look at the change before its next tick, and an idle group tick until it is settled.
 func (g *group) call() {
+	g.changing.Store(true)
 	for _, m := range g.members {
 		m.called.Store(true)
 	}
@@ -243,13 +244,13 @@ func (p *policies) withdraw(c *change, why string) {
 // The caller holds mu.
 func (p *policies) retract(c *change, why error) {
 	c.withdrawn = why
+	c.g.call()
 	if slices.Contains(c.taken, false) {
 		p.decide(c, why)
 	}
 	if !slices.Contains(c.taken, true) {
 		p.settle(c, why)
 	}
-	c.g.call()
 }
 
 // lag lists the ranks that a change waits for: of those that have not come as far as the others, the ones that are not
@@ -356,6 +357,7 @@ func (p *policies) settle(c *change, err error) {
 	p.decide(c, err)
 	if p.change == c {
 		p.change = nil
+		c.g.changing.Store(false)
 		close(c.settled)
 	}
 }

@@ -5,6 +5,9 @@
 // in turn, so a run does the same on one core as on many. Trace reads the Mooncake format; Run replays one and
 // reports.
 //
+// StageAt changes policies in the middle of a run: they are ready on each rank at a tick of the caller's choice, and Flips
+// says when the ranks switched.
+//
 // A random run that fails prints its seed, and the seed alone repeats it:
 //
 //	go test ./runtime/replay -run TestRandomRuns -seed 950

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"sluice/abi"
 	"sluice/gpu/host"
 	"sluice/kvcache/index"
 	"sluice/runtime/model"
@@ -49,6 +50,9 @@ type PolicyName struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
 	Engine string `json:"engine"`
+	// Faults are the ticks in which its answer was no good on some rank; the native policy answered then.
+	Faults      uint64 `json:"faults"`
+	Quarantined bool   `json:"quarantined"`
 }
 
 // Result is what a replay found. Its JSON names are documented in the README; all but WallSeconds are the same
@@ -57,6 +61,7 @@ type Result struct {
 	Requests    int                   `json:"requests"`
 	Served      int                   `json:"served"`
 	Failed      int                   `json:"failed"` // refused at the door included
+	Reasons     map[string]int        `json:"failed_reasons,omitempty"`
 	Ticks       uint64                `json:"ticks"`
 	Collectives uint64                `json:"collectives"` // of the group
 	InputTokens uint64                `json:"input_tokens"`
@@ -93,7 +98,7 @@ func (o *RunOptions) world(trace []TraceRequest) WorldConfig {
 			Overcommit: o.Overcommit, HoldTicks: 1000, StarveTicks: 1000, AdmitWindow: 64, Operations: 64, LoadFailures: 3,
 			QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 20, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"},
 		Model: model.Shape{Layers: 1, BytesPerTokenLayer: 8 * o.Ranks, PageSize: o.PageSize, Shards: o.Ranks, Stamp: true},
-		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Verify: o.Verify, Cheap: true,
+		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Verify: o.Verify, Cheap: !o.Verify,
 		Delay: func(int) host.Delay {
 			return func(_ host.Op, n int) uint64 { return 1 + uint64(n/max(o.LoadPages, 1)) }
 		},
@@ -151,6 +156,19 @@ func (w *World) result(res *Result) {
 	c := w.ranks[0].Schedule().Counts()
 	res.Served = int(c.Finished[schedule.FinishStop] + c.Finished[schedule.FinishLength])
 	res.Failed = res.Requests - res.Served
+	for _, o := range w.out {
+		if k := o.Ends[0].Kind; k != schedule.FinishStop && k != schedule.FinishLength {
+			if res.Reasons == nil {
+				res.Reasons = map[string]int{}
+			}
+			res.Reasons[o.Ends[0].Reason]++
+		}
+	}
+	s := w.ranks[0].Schedule()
+	res.Policies = map[string]PolicyName{}
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+		res.Policies[h.String()] = PolicyName{Faults: s.Faults(h), Quarantined: s.Quarantined(h)}
+	}
 	res.Ticks, res.Collectives = w.tick, w.Exchanges
 	res.InputTokens, res.OutTokens = c.InputTokens, c.OutputTokens
 	res.HitTokens = Tiers{L1: c.HitL1, L2: c.HitL2}

@@ -26,10 +26,18 @@ var ErrTrace = errors.New("replay: not a Mooncake trace")
 
 const maxTraceLine = 16 << 20
 
-// ReadTrace reads up to limit requests (0 = all). It refuses a line that is no request, an order of time that
+// maxBlocks is how many different blocks have tokens of their own: 23 bits of the block beside 9 of the place in it.
+const maxBlocks = 1 << 23
+
+// maxTimestamp is a year; more is no trace of traffic, and overflows virtual time in the end.
+const maxTimestamp = 366 * 24 * 3600 * 1000
+
+// ReadTrace reads up to limit requests (0 = all), and numbers their block ids anew from 0 in order of appearance,
+// since only which are equal matters. It refuses a line that is no request, an order of time that
 // runs backwards and a block count that does not fit the prompt, and names the line.
 func ReadTrace(r io.Reader, limit int) ([]TraceRequest, error) {
 	var out []TraceRequest
+	dense := map[uint64]uint64{}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 0, 64<<10), maxTraceLine)
 	for line := 1; sc.Scan(); line++ {
@@ -52,6 +60,17 @@ func ReadTrace(r io.Reader, limit int) ([]TraceRequest, error) {
 		if err := q.check(out); err != nil {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, line, err)
 		}
+		for i, id := range q.Blocks {
+			n, seen := dense[id]
+			if !seen {
+				n = uint64(len(dense))
+				dense[id] = n
+			}
+			q.Blocks[i] = n
+		}
+		if len(dense) > maxBlocks {
+			return nil, fmt.Errorf("%w: line %d: more than %d different hash_ids; replay a part with --limit", ErrTrace, line, maxBlocks)
+		}
 		out = append(out, q)
 	}
 	if err := sc.Err(); err != nil {
@@ -72,8 +91,8 @@ func (q *TraceRequest) check(before []TraceRequest) error {
 		return fmt.Errorf("output_length is %d, must be 1 to %d", q.Output, most)
 	case len(q.Blocks) != (q.Input+BlockTokens-1)/BlockTokens:
 		return fmt.Errorf("%d hash_ids for %d tokens, %d blocks of %d are needed", len(q.Blocks), q.Input, (q.Input+BlockTokens-1)/BlockTokens, BlockTokens)
-	case q.TimestampMS < 0:
-		return fmt.Errorf("timestamp is %d, must not be negative", q.TimestampMS)
+	case q.TimestampMS < 0 || q.TimestampMS > maxTimestamp:
+		return fmt.Errorf("timestamp is %d ms, must be 0 to %d", q.TimestampMS, maxTimestamp)
 	case len(before) > 0 && q.TimestampMS < before[len(before)-1].TimestampMS:
 		return fmt.Errorf("timestamp %d is before the line above (%d)", q.TimestampMS, before[len(before)-1].TimestampMS)
 	}
@@ -85,7 +104,7 @@ func (q *TraceRequest) check(before []TraceRequest) error {
 func (q *TraceRequest) Tokens(dst []uint32) []uint32 {
 	for i := range q.Input {
 		id := q.Blocks[i/BlockTokens]
-		// 22 bits of the id and 9 of the place in the block: no two ids of a trace share a token value.
+		// ReadTrace keeps the numbers below 2^23, so no two blocks share a token value.
 		dst = append(dst, uint32(id)<<9|uint32(i%BlockTokens))
 	}
 	return dst

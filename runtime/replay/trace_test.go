@@ -27,7 +27,7 @@ func TestReadTrace(t *testing.T) {
 		"no prompt":        {`{"timestamp":0,"input_length":0,"output_length":1,"hash_ids":[]}`, "input_length is 0"},
 		"no output":        {`{"timestamp":0,"input_length":1,"output_length":0,"hash_ids":[1]}`, "output_length is 0"},
 		"blocks":           {`{"timestamp":0,"input_length":513,"output_length":1,"hash_ids":[1]}`, "2 blocks"},
-		"negative time":    {`{"timestamp":-1,"input_length":1,"output_length":1,"hash_ids":[1]}`, "must not be negative"},
+		"negative time":    {`{"timestamp":-1,"input_length":1,"output_length":1,"hash_ids":[1]}`, "must be 0 to"},
 		"backwards":        {`{"timestamp":9,"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n" + `{"timestamp":8,"input_length":1,"output_length":1,"hash_ids":[1]}`, "line 2: timestamp 8"},
 		"huge":             {`{"timestamp":0,"input_length":99999999999,"output_length":1,"hash_ids":[1]}`, "input_length"},
 		"trailing garbage": {`{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]} {}`, "after the request"},
@@ -36,6 +36,26 @@ func TestReadTrace(t *testing.T) {
 		if !errors.Is(err, ErrTrace) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want one that says %q", name, err, c.want)
 		}
+	}
+}
+
+func TestEveryBlockIDHasTokensOfItsOwn(t *testing.T) {
+	line := func(id string) string {
+		return `{"timestamp":0,"input_length":2,"output_length":1,"hash_ids":[` + id + `]}` + "\n"
+	}
+	got, err := ReadTrace(strings.NewReader(line("1")+line("8388609")+line("4611686018427387905")+line("1")), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[uint32]bool{}
+	for _, q := range got[:3] {
+		first[q.Tokens(nil)[0]] = true
+	}
+	if len(first) != 3 || got[0].Tokens(nil)[0] != got[3].Tokens(nil)[0] {
+		t.Errorf("three ids and a repeat gave %d different first tokens", len(first))
+	}
+	if _, err := ReadTrace(strings.NewReader(strings.Replace(line("1"), `"timestamp":0`, `"timestamp":9223372036854`, 1)), 0); !errors.Is(err, ErrTrace) {
+		t.Errorf("a timestamp of 292 years: %v", err)
 	}
 }
 

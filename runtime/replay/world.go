@@ -189,8 +189,7 @@ func (w *World) step() error {
 			copyVector(&w.own[r], v)
 		}
 	}
-	w.Exchanges++
-	if err := collective.Reduce(w.vecs); err != nil {
+	if err := w.exchange(); err != nil {
 		return fmt.Errorf("%w: tick %d: %w", ErrParted, w.tick, err)
 	}
 	if w.cfg.Edit != nil {
@@ -219,6 +218,12 @@ func (w *World) step() error {
 	return nil
 }
 
+// exchange is every collective of the group: what counts them is what issues them.
+func (w *World) exchange() error {
+	w.Exchanges++
+	return collective.Reduce(w.vecs)
+}
+
 // resync makes the ranks equal again after a tick that applied nothing.
 func (w *World) resync() error {
 	for _, k := range w.ranks {
@@ -228,7 +233,7 @@ func (w *World) resync() error {
 		for r, k := range w.ranks {
 			w.vecs[r] = k.FillResync()
 		}
-		if err := collective.Reduce(w.vecs); err != nil {
+		if err := w.exchange(); err != nil {
 			return err
 		}
 		for _, k := range w.ranks {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,10 +79,8 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	d, m := &o.Config.Decode, &o.Config.Model
 	l.decode, err = decode.New(decode.Options{
 		Schedule: l.sched, Form: l.form,
-		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: abi.HostInfo{Major: abi.Major,
-			Minor: abi.Minor, MaxRecords: uint32(l.sched.AdmitWindow), PageSize: uint32(l.sched.PageSize),
-			TotalTokens: uint64(l.sched.L1Pages * l.sched.PageSize), Ranks: uint32(l.sched.Ranks)}},
-		Clock: o.Clock, Logger: o.Logger, Registry: o.Registry,
+		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: hostInfo(o.Config)},
+		Clock:    o.Clock, Logger: o.Logger, Registry: o.Registry,
 		Deadline: d.ExchangeDeadline, IdleTick: d.IdleTick, Pace: o.Pace,
 		MaxQueue: o.Config.HTTP.MaxQueue, MaxRequestTokens: d.MaxTokensPerRequest, VocabSize: m.VocabSize,
 		TransferTicks: uint32(d.TransferTicks), DrainTicks: uint32(d.DrainTicks),
@@ -174,26 +171,40 @@ func scheduleOf(c *config.Config) schedule.Config {
 // specsOf reads the policies' modules.
 func specsOf(p *config.Policy) ([]plugins.Spec, error) {
 	var specs []plugins.Spec
+	var errs []error
 	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
-		h := HookOf(p, hook)
-		s := plugins.Spec{Hook: hook, Builtin: h.Builtin, Native: h.Engine == config.EngineNative, Config: h.Config}
-		if h.Path != "" {
-			module, err := os.ReadFile(h.Path)
-			if err != nil {
-				return nil, fmt.Errorf("policy.%s.path: %w; name a readable Wasm module", hook, err)
-			}
-			s.Module, s.Name, s.Builtin = module, h.Path, ""
-		}
-		specs = append(specs, s)
+		s, err := specOf(p, hook)
+		errs, specs = append(errs, err), append(specs, s)
 	}
-	return specs, nil
+	return specs, errors.Join(errs...)
+}
+
+func specOf(p *config.Policy, hook abi.Hook) (plugins.Spec, error) {
+	h := HookOf(p, hook)
+	s := plugins.Spec{Hook: hook, Builtin: h.Builtin, Native: h.Engine == config.EngineNative, Config: h.Config}
+	if h.Path == "" {
+		return s, nil
+	}
+	module, err := plugins.ReadModule(h.Path)
+	if err != nil {
+		return s, fmt.Errorf("policy.%s.path: %w", hook, err)
+	}
+	s.Module, s.Name, s.Builtin = module, h.Path, ""
+	return s, nil
+}
+
+// hostInfo is what every policy instance is told of its host.
+func hostInfo(c *config.Config) abi.HostInfo {
+	s := scheduleOf(c)
+	return abi.HostInfo{Major: abi.Major, Minor: abi.Minor, MaxRecords: uint32(s.AdmitWindow), PageSize: uint32(s.PageSize),
+		TotalTokens: uint64(s.L1Pages * s.PageSize), Ranks: uint32(s.Ranks)}
 }
 
 // parts is what one epoch is built of and has to be ended or freed.
 type parts struct {
-	devices  []*host.Device
-	cancel   context.CancelFunc
-	pumps    sync.WaitGroup
+	devices []*host.Device
+	cancel  context.CancelFunc
+	pumps   sync.WaitGroup
 }
 
 func (p *parts) close() error {

@@ -8,6 +8,9 @@
 // reading and a server that stops all close the request's [Stream], and closing
 // aborts what is not finished.
 //
+// With Options.Policies it also serves /policies, which lists, stages, activates and rolls back the policies of
+// a [PolicyEngine]; policies.go says what a client may ask for.
+//
 // # Imports
 //
 // net/http, prometheus/client_golang and the clock. It imports no other part of

@@ -90,9 +90,12 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, a
 	// The announced length is a claim, so it sizes the first buffer only so far.
 	buf := bytes.NewBuffer(make([]byte, 0, max(512, min(r.ContentLength+bytes.MinRead, 64<<10))))
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	// What follows on the connection is the client leaving, at any time.
-	if derr := http.NewResponseController(w).SetReadDeadline(time.Time{}); derr != nil && !errors.Is(derr, http.ErrNotSupported) {
-		err = errors.Join(err, derr)
+	// What follows on the connection is the client leaving, at any time. After a failed read the deadline stays: the
+	// rest of a body that never comes must not keep the connection open.
+	if err == nil {
+		if derr := http.NewResponseController(w).SetReadDeadline(time.Time{}); derr != nil && !errors.Is(derr, http.ErrNotSupported) {
+			err = derr
+		}
 	}
 	var over *http.MaxBytesError
 	switch {

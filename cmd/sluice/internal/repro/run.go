@@ -29,6 +29,7 @@ const (
 	tick         = time.Millisecond
 	reserved     = 512
 	retries      = 5 // the router's
+	maxOffset    = 20
 )
 
 // Policies are the shipped policies of one column, by name.
@@ -62,7 +63,7 @@ func behaviours() []behaviour {
 
 // Run runs every column, and the offsets.
 func Run(o Options) (*Report, error) {
-	r := &Report{}
+	r := &Report{skipped: o.SkipOffsets}
 	for _, b := range behaviours() {
 		c, err := column(o, b)
 		if err != nil {
@@ -82,7 +83,7 @@ func Run(o Options) (*Report, error) {
 			}
 			probes[b.name] = u
 		}
-		for offset := -20; offset <= 20; offset++ {
+		for offset := -maxOffset; offset <= maxOffset; offset++ {
 			for _, b := range behaviours() {
 				v, err := offsetRun(o, b, probes[b.name], offset, flight)
 				if err != nil {
@@ -235,7 +236,8 @@ func (r *Round) judge(w *replay.World, a *attempt) {
 		}
 		return
 	}
-	r.Failed = append(r.Failed, Failure{Request: a.id, Ranks: endedOn(w, a.id), Tick: end.Tick, Reason: end.Reason})
+	r.Failed = append(r.Failed, Failure{Request: a.id, Ranks: endedOn(w, a.id), Tick: end.Tick, Reason: end.Reason,
+		apart: slices.ContainsFunc(o.Ends, func(e replay.End) bool { return e.Tick != end.Tick })})
 	if a.tries++; a.tries > retries {
 		a.over = true
 		return

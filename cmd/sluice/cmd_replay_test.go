@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/internal/clock"
+)
+
+const syntheticTrace = "../../runtime/replay/testdata/synthetic.jsonl"
+
+// runHere runs a command line with a cache directory of its own and returns what it printed.
+func runHere(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errs strings.Builder
+	env := &environment{args: args, environ: []string{"XDG_CACHE_HOME=" + cacheHome(t)}, stdin: strings.NewReader(""),
+		stdout: &out, stderr: &errs, clock: clock.NewReal()}
+	status = run(context.Background(), env)
+	return out.String(), errs.String(), status
+}
+
+func cacheHome(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cache")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestReplayPrintsTheDocumentedJSON(t *testing.T) {
+	first, errs, status := runHere(t, "replay", "--trace", syntheticTrace, "--json", "--verify")
+	if status != exitOK || errs != "" {
+		t.Fatalf("status %d, stderr %q", status, errs)
+	}
+	var a, b map[string]any
+	if err := json.Unmarshal([]byte(first), &a); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"requests", "served", "failed", "ticks", "collectives", "input_tokens", "output_tokens", "hit_tokens",
+		"restores", "retractions", "rails", "policies", "digest", "virtual_seconds", "wall_seconds"} {
+		if _, ok := a[name]; !ok {
+			t.Errorf("the JSON has no %q", name)
+		}
+	}
+	if a["served"] != a["requests"] || a["ticks"] != a["collectives"] {
+		t.Errorf("served %v of %v, %v collectives in %v ticks", a["served"], a["requests"], a["collectives"], a["ticks"])
+	}
+	gate, ok := a["policies"].(map[string]any)["gate"].(map[string]any)
+	if !ok || gate["name"] != "restore-gated" || gate["engine"] != "wasm" || len(gate["sha256"].(string)) != 64 || gate["faults"] != 0.0 {
+		t.Errorf("gate: %v", gate)
+	}
+	native, _, _ := runHere(t, "replay", "--trace", syntheticTrace, "--json", "--engine", "native")
+	if err := json.Unmarshal([]byte(native), &b); err != nil {
+		t.Fatal(err)
+	}
+	if a["digest"] != b["digest"] {
+		t.Errorf("wasm and native policies decided differently: %v and %v", a["digest"], b["digest"])
+	}
+}
+
+func TestReplayInputErrors(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text.wasm")
+	if err := os.WriteFile(text, []byte("not a module"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no trace":         {nil, "--trace is needed"},
+		"missing trace":    {[]string{"--trace", "nowhere.jsonl"}, "nowhere.jsonl"},
+		"not a trace":      {[]string{"--trace", text}, "line 1"},
+		"unknown hook":     {[]string{"--trace", syntheticTrace, "--policy", "score=lru"}, `no hook is named "score"`},
+		"hook twice":       {[]string{"--trace", syntheticTrace, "--policy", "gate=ungated", "--policy", "gate=pending-only"}, "given twice"},
+		"unknown policy":   {[]string{"--trace", syntheticTrace, "--policy", "gate=open"}, "open"},
+		"not a module":     {[]string{"--trace", syntheticTrace, "--policy", "gate=" + text}, "not_wasm"},
+		"missing module":   {[]string{"--trace", syntheticTrace, "--policy", "gate=nowhere.wasm"}, "nowhere.wasm"},
+		"ratio":            {[]string{"--trace", syntheticTrace, "--l2-ratio", "65"}, "--l2-ratio 65"},
+		"several at once":  {[]string{"--limit", "-1", "--ranks", "9"}, "--ranks 9"},
+		"unknown argument": {[]string{"--trace", syntheticTrace, "x"}, "unknown"},
+	} {
+		out, errs, status := runHere(t, append([]string{"replay"}, c.args...)...)
+		if status != exitUsage || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want 2 and %q", name, status, out, errs, c.want)
+		}
+	}
+}
+
+func TestReproPrintsTheDocumentedJSON(t *testing.T) {
+	out, errs, status := runHere(t, "repro", "--json", "--skip-offsets")
+	if status != exitOK || errs != "" {
+		t.Fatalf("status %d, stderr %q", status, errs)
+	}
+	var r struct {
+		Columns []struct {
+			Name               string            `json:"name"`
+			DecodeAlive        bool              `json:"decode_alive"`
+			CollectivesPerTick float64           `json:"collectives_per_tick"`
+			Rails              map[string]uint64 `json:"rails"`
+			Rounds             []struct {
+				Offered, Served, Retried int
+				Failed                   []map[string]any
+				LoadBackTokens           []uint64 `json:"load_back_tokens"`
+			} `json:"rounds"`
+		} `json:"columns"`
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range r.Columns {
+		names = append(names, c.Name)
+		if c.Name == "rank-local" {
+			if c.DecodeAlive || c.Rounds[1].Served != 0 {
+				t.Errorf("rank-local survived: %+v", c)
+			}
+			continue
+		}
+		if !c.DecodeAlive || c.CollectivesPerTick != 1 || len(c.Rounds) != 4 || c.Rounds[1].Served != 24 || c.Rounds[1].Retried != 1 || c.Rounds[3].LoadBackTokens[1] != 72000 {
+			t.Errorf("%s: %+v", c.Name, c)
+		}
+	}
+	if got := strings.Join(names, " "); got != "rank-local ungated pending-only restore-gated" {
+		t.Errorf("columns %q", got)
+	}
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sluice/abi"
+	"sluice/internal/clock"
+	"sluice/internal/config"
+	"sluice/plugins"
+	"sluice/runtime/router"
+	"sluice/runtime/server"
+)
+
+// pollModules is the time between two looks at the modules' files.
+const pollModules = time.Second
+
+// configured are the hooks that the configuration has sections for.
+func configured() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} }
+
+// follower keeps a running server's policies as the configuration says: on a hangup it reads the configuration again,
+// and it watches the files of the modules that the configuration names. All changes of one occasion are made in one
+// tick, or none. One goroutine owns it.
+type follower struct {
+	local  *router.Local
+	clock  clock.Clock
+	log    *slog.Logger
+	hooks  serveHooks
+	now    *config.Config // what was applied last
+	files  map[abi.Hook]*moduleFile
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// moduleFile is a module's file as it was last seen and used.
+type moduleFile struct {
+	seen, looked stamp
+	sha256       string // of the bytes in use, in hex
+}
+
+// stamp tells whether a file was written since.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+func newFollower(local *router.Local, cfg *config.Config, clk clock.Clock, logger *slog.Logger, hooks serveHooks) *follower {
+	if hooks.poll <= 0 {
+		hooks.poll = pollModules
+	}
+	now := *cfg
+	f := &follower{local: local, clock: clk, log: logger, hooks: hooks, now: &now, files: map[abi.Hook]*moduleFile{}}
+	f.remember(configured())
+	return f
+}
+
+// start follows until end, or until ctx ends.
+func (f *follower) start(ctx context.Context) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.done.Go(func() { f.run(ctx) })
+}
+
+func (f *follower) end() {
+	f.cancel()
+	f.done.Wait()
+}
+
+func (f *follower) run(ctx context.Context) {
+	timer := f.clock.NewTimer(f.hooks.poll)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.hooks.hangup:
+			f.reload(ctx)
+		case <-timer.C():
+			f.look(ctx)
+			timer.Reset(f.hooks.poll)
+		}
+	}
+}
+
+// reload reads the configuration again and applies what changed in the policies' sections.
+func (f *follower) reload(ctx context.Context) {
+	if f.hooks.reload == nil {
+		return
+	}
+	next, err := f.hooks.reload()
+	if err != nil {
+		f.log.Error("the configuration was not read again; what runs keeps running", "error", err)
+		return
+	}
+	if keys := restartKeys(f.now, next); len(keys) > 0 {
+		f.log.Warn("these keys changed and need a restart", "keys", strings.Join(keys, ", "))
+	}
+	var changed []abi.Hook
+	for _, h := range configured() {
+		if section := router.HookOf(&next.Policy, h); !reflect.DeepEqual(section, router.HookOf(&f.now.Policy, h)) || f.rewritten(h, section.Path) {
+			changed = append(changed, h)
+		}
+	}
+	_ = f.apply(ctx, &next.Policy, changed) // it has logged what is wrong
+}
+
+// look applies the modules whose files were written since. A file that is still being written is left for the next
+// look: it must have been the same twice.
+func (f *follower) look(ctx context.Context) {
+	var changed []abi.Hook
+	for _, h := range configured() {
+		m, path := f.files[h], router.HookOf(&f.now.Policy, h).Path
+		if m == nil {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // a module may be replaced by removing it first
+		}
+		s := stamp{info.ModTime(), info.Size()}
+		settled := s == m.looked
+		m.looked = s
+		if s == m.seen || !settled {
+			continue
+		}
+		m.seen = s
+		if f.rewritten(h, path) {
+			changed = append(changed, h)
+		}
+	}
+	if errors.Is(f.apply(ctx, &f.now.Policy, changed), server.ErrPolicyConflict) {
+		for _, h := range changed {
+			f.files[h].seen = stamp{} // nothing is wrong with the module: the next look tries again
+		}
+	}
+}
+
+// rewritten says whether a module's file holds other bytes than are in use.
+func (f *follower) rewritten(h abi.Hook, path string) bool {
+	m := f.files[h]
+	if m == nil || path == "" {
+		return false
+	}
+	b, err := plugins.ReadModule(path)
+	return err == nil && fmt.Sprintf("%x", sha256.Sum256(b)) != m.sha256
+}
+
+// apply has the ranks switch to the policies of some hooks.
+func (f *follower) apply(ctx context.Context, p *config.Policy, changed []abi.Hook) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	names := make([]string, len(changed))
+	for i, h := range changed {
+		names[i] = h.String()
+	}
+	if err := f.local.SetPolicies(ctx, p, changed); err != nil {
+		if ctx.Err() == nil {
+			f.log.Error("the configured policies were not taken; what runs keeps running", "hooks", names, "error", err)
+		}
+		return err
+	}
+	for _, h := range changed {
+		*router.HookOf(&f.now.Policy, h) = *router.HookOf(p, h)
+	}
+	f.remember(changed)
+	f.log.Info("the configured policies are in use", "hooks", names)
+	return nil
+}
+
+// remember notes which bytes of the hooks' modules are in use.
+func (f *follower) remember(hooks []abi.Hook) {
+	infos := f.local.Policies()
+	for _, h := range hooks {
+		delete(f.files, h)
+		if router.HookOf(&f.now.Policy, h).Path == "" {
+			continue
+		}
+		// The first look finds the file written since, and its hash then tells.
+		m := &moduleFile{}
+		if i := slices.IndexFunc(infos, func(i plugins.Info) bool { return i.Hook == h }); i >= 0 {
+			m.sha256 = infos[i].SHA256
+		}
+		f.files[h] = m
+	}
+}
+
+// restartKeys lists the keys outside the policies' sections whose values differ.
+func restartKeys(a, b *config.Config) []string {
+	x, y := values(a), values(b)
+	var out []string
+	for key, v := range x {
+		if y[key] != v {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// values is every key's value as text, the policies' sections aside.
+func values(c *config.Config) map[string]string {
+	var b bytes.Buffer
+	if err := c.Print(&b); err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	section := ""
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimSuffix(name, "]")
+			continue
+		}
+		key, value, ok := strings.Cut(line, " = ")
+		if ok && !strings.HasPrefix(section, "policy.") {
+			out[section+"."+key] = value
+		}
+	}
+	return out
+}
+
+// policyDirs are the folders from which clients may name a module: the configuration file's, and those of the modules
+// that it names.
+func policyDirs(cfg *config.Config, file string, logger *slog.Logger) []string {
+	var out []string
+	add := func(path string) {
+		if path == "" {
+			return
+		}
+		dir, err := filepath.Abs(filepath.Dir(path))
+		if err != nil {
+			logger.Warn("clients cannot name modules of this folder", "path", path, "error", err)
+			return
+		}
+		if !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	add(file)
+	for _, h := range configured() {
+		add(router.HookOf(&cfg.Policy, h).Path)
+	}
+	return out
+}

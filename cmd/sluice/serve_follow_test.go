@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sluice/internal/clock"
+	"sluice/internal/config"
+	"sluice/internal/metrics"
+	"sluice/runtime/router"
+	"sluice/runtime/server"
+)
+
+// followed is a server that reads its configuration from a file, and can be told to read it again.
+type followed struct {
+	*served
+	file   string
+	hangup chan os.Signal
+}
+
+// native is a configuration of policies that need no compiling; more is put after it.
+func native(gate, reserve, more string) string {
+	return fmt.Sprintf(`
+[policy.gate]
+builtin = %q
+engine = "native"
+[policy.reserve]
+builtin = %q
+engine = "native"
+[policy.admit]
+engine = "native"
+%s`, gate, reserve, more)
+}
+
+func startFollowed(t *testing.T, text string) *followed {
+	t.Helper()
+	dir := t.TempDir()
+	f := &followed{file: filepath.Join(dir, "config.toml"), hangup: make(chan os.Signal)}
+	flags := map[string]string{"http.port": "0", "decode.max_total_tokens": "256", "decode.reserved_decode_tokens": "16",
+		"decode.idle_tick": "5ms", "log.level": "info", "plugins.cache_dir": filepath.Join(dir, "cache")}
+	load := func() (*config.Config, error) {
+		b, err := readConfigFile(f.file)
+		if err != nil {
+			return nil, err
+		}
+		cfg, _, err := config.Load(config.Sources{FileName: f.file, File: b, Flags: flags})
+		return cfg, err
+	}
+	f.served = &served{t: t, client: &http.Client{Transport: &http.Transport{}}, done: make(chan error, 1), stdout: &lockedBuffer{}, stderr: &lockedBuffer{}}
+	f.write(text)
+	cfg, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaks := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(context.Background())
+	f.stop = cancel
+	started := make(chan string, 1)
+	env := &environment{stdin: strings.NewReader(""), stdout: f.stdout, stderr: f.stderr, clock: clock.NewReal()}
+	hooks := serveHooks{
+		local: func(o *router.LocalOptions) { o.Pace = 50 * time.Microsecond },
+		started: func(addr string, reg *metrics.Registry) {
+			f.reg = reg
+			started <- addr
+		},
+		hangup: f.hangup, reload: load, configFile: f.file, poll: 2 * time.Millisecond,
+	}
+	go func() { f.done <- serve(ctx, env, cfg, hooks) }()
+	select {
+	case addr := <-started:
+		f.url = "http://" + addr
+	case err := <-f.done:
+		t.Fatalf("serve: %v\n%s", err, f.stderr)
+	case <-time.After(servePatience):
+		t.Fatal("not started")
+	}
+	t.Cleanup(func() {
+		f.end()
+		f.client.CloseIdleConnections()
+		goleak.VerifyNone(t, leaks)
+	})
+	return f
+}
+
+// write replaces the configuration's file.
+func (f *followed) write(text string) { replaceFile(f.t, f.file, []byte(text)) }
+
+func replaceFile(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hup has the server read its configuration again, and waits until the log says so many times what came of it.
+func (f *followed) hup(says string, times int) {
+	f.t.Helper()
+	select {
+	case f.hangup <- syscall.SIGHUP:
+	case <-time.After(servePatience):
+		f.t.Fatal("nobody listens")
+	}
+	f.eventually(says, func() bool { return strings.Count(f.stderr.String(), says) >= times })
+}
+
+// active is the policy in use for a hook.
+func (f *followed) active(hook string) server.PolicyHook {
+	f.t.Helper()
+	status, body := f.get("/policies")
+	var l server.PolicyList
+	if err := json.Unmarshal([]byte(body), &l); err != nil || status != http.StatusOK {
+		f.t.Fatalf("/policies: %d, %v in %s", status, err, body)
+	}
+	for _, k := range l.Sets[0].Hooks {
+		if l.Sets[0].State == server.PolicyActive && k.Hook == hook {
+			return k
+		}
+	}
+	f.t.Fatalf("no policy for %s in %s", hook, body)
+	return server.PolicyHook{}
+}
+
+func (f *followed) wantActive(gate, reserve string, epoch float64) {
+	f.t.Helper()
+	if g, r, e := f.active("gate").Name, f.active("reserve").Name, f.value("policy_epoch"); g != gate || r != reserve || e != epoch {
+		f.t.Errorf("gate %s, reserve %s in policy epoch %v; want %s, %s, %v\n%s", g, r, e, gate, reserve, epoch, f.stderr)
+	}
+}
+
+// A hangup applies what changed in the policies' sections, all of it in one tick or nothing, and names the rest.
+func TestServeHangup(t *testing.T) {
+	f := startFollowed(t, native("restore-gated", "until-retired", ""))
+	f.write(native("pending-only", "none", "[http]\nmax_queue = 77\n[policy]\nquarantine_faults = 9\n"))
+	f.hup("the configured policies are in use", 1)
+	f.wantActive("pending-only", "none", 1)
+	if log := f.stderr.String(); !strings.Contains(log, `keys="http.max_queue, policy.quarantine_faults"`) || !strings.Contains(log, "need a restart") {
+		t.Errorf("the log does not name the keys that need a restart:\n%s", log)
+	}
+	// The same again is no change; what needs a restart still does.
+	f.hup("need a restart", 2)
+
+	for _, bad := range []struct{ text, says string }{
+		{native("ungated", "none", "[policy.gat]\n"), "not read again"},
+		{native("ungated", "none", "") + "[", "not read again"},
+		{"", "x"}, // no file
+		{strings.Replace(native("ungated", "none", ""), `builtin = "none"`+"\nengine = \"native\"", `path = "missing.wasm"`, 1), "not taken"},
+	} {
+		if bad.text == "" {
+			if err := os.Remove(f.file); err != nil {
+				t.Fatal(err)
+			}
+			f.hup("not read again", 3)
+			continue
+		}
+		f.write(bad.text)
+		f.hup(bad.says, 1)
+		f.wantActive("pending-only", "none", 1)
+	}
+	f.write(native("ungated", "none", ""))
+	f.hup("the configured policies are in use", 2)
+	f.wantActive("ungated", "none", 2)
+	if status, a := f.post("/generate", body("hello", 4, "")); status != http.StatusOK || a.Meta.Completion != 4 {
+		t.Errorf("a request after it all: %d %+v", status, a)
+	}
+}
+
+// A module whose file is written anew is taken up; one that is no module is refused, and what runs keeps running.
+func TestServeFollowsModules(t *testing.T) {
+	first, err := os.ReadFile(trapModule(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := append(append([]byte{}, first...), 0, 2, 1, 'x') // the same with a custom section
+	sum := func(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
+	path := filepath.Join(t.TempDir(), "policy.wasm")
+	replaceFile(t, path, first)
+	f := startFollowed(t, fmt.Sprintf("[policy.gate]\npath = %q\n[policy.reserve]\npath = %q\n[policy.admit]\nengine = \"native\"\n", path, path))
+	if k := f.active("gate"); k.SHA256 != sum(first) || k.Name != path {
+		t.Fatalf("active %+v", k)
+	}
+	replaceFile(t, path, second)
+	f.eventually("the module to be taken up", func() bool { return f.value("policy_epoch") == 1 })
+	if g, r := f.active("gate").SHA256, f.active("reserve").SHA256; g != sum(second) || r != sum(second) {
+		t.Errorf("gate %s, reserve %s; want both of the new module %s", g, r, sum(second))
+	}
+	replaceFile(t, path, []byte("no module"))
+	f.eventually("the refusal", func() bool { return f.value("policy_refused_total") == 1 })
+	if k := f.active("gate"); k.SHA256 != sum(second) || f.value("policy_epoch") != 1 {
+		t.Errorf("after the refusal: %+v", k)
+	}
+	replaceFile(t, path, first)
+	f.eventually("the first module again", func() bool { return f.value("policy_epoch") == 2 })
+	if k := f.active("gate"); k.SHA256 != sum(first) {
+		t.Errorf("active %+v", k)
+	}
+	if _, ok := f.reg.Value("policy_info", "wasm", "gate", path, sum(second)); ok {
+		t.Error("the series of the module that left is still there")
+	}
+	if status, a := f.post("/generate", body("hello", 4, "")); status != http.StatusOK || a.Meta.Completion != 4 {
+		t.Errorf("a request after it all: %d %+v", status, a)
+	}
+}
+
+// The routes of /policies on a real server: a module beside the configuration is staged by its name, used, and left.
+func TestServePolicies(t *testing.T) {
+	f := startFollowed(t, native("restore-gated", "until-retired", ""))
+	module, err := os.ReadFile(trapModule(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, filepath.Join(filepath.Dir(f.file), "trap.wasm"), module)
+	change := func(path, body string, want int) server.PolicySet {
+		t.Helper()
+		resp, err := f.client.Post(f.url+"/policies/"+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var s server.PolicySet
+		if err := json.NewDecoder(resp.Body).Decode(&s); err != nil || resp.StatusCode != want {
+			t.Fatalf("%s: %d, %v, %+v", path, resp.StatusCode, err, s)
+		}
+		return s
+	}
+	change("rollback", "", http.StatusConflict)
+	change("activate", `{"id":"7"}`, http.StatusNotFound)
+	change("stage", `{"hook":"gate","path":"/etc/hostname"}`, http.StatusBadRequest)
+	change("stage", `{"hook":"gate","path":"trap.wasm","sha256":"00"}`, http.StatusBadRequest)
+	staged := change("stage", fmt.Sprintf(`{"hook":"gate","path":"trap.wasm","sha256":"%x"}`, sha256.Sum256(module)), http.StatusOK)
+	f.wantActive("restore-gated", "until-retired", 0)
+	if got := change("activate", fmt.Sprintf(`{"id":%q}`, staged.ID), http.StatusOK); got.State != server.PolicyActive || got.Epoch != 1 {
+		t.Errorf("activated %+v", got)
+	}
+	if status, a := f.post("/generate", body("hello", 4, "")); status != http.StatusOK || a.Meta.Completion != 4 {
+		t.Errorf("a request under a policy that traps: %d %+v", status, a)
+	}
+	f.eventually("the trap", func() bool { return f.active("gate").Faults["trap"] > 0 })
+	change("rollback", "", http.StatusOK)
+	f.wantActive("restore-gated", "until-retired", 2)
+}

@@ -1,0 +1,195 @@
+package decode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/runtime/server"
+)
+
+// stepper lets rank 0 begin ticks one at a time.
+type stepper struct {
+	on    atomic.Bool
+	turns chan struct{}
+	quit  chan struct{}
+}
+
+func (s *stepper) before(rank int, _ uint64) {
+	if rank == 0 && s.on.Load() {
+		select {
+		case <-s.turns:
+		case <-s.quit:
+		}
+	}
+}
+
+// A rollback takes one tick, and the predecessor goes on with the state it was left with.
+func TestRollbackIsWarmAndTakesOneTick(t *testing.T) {
+	r := newSwapRig(t, func(o *Options) {
+		o.Deadline, o.Pace = patience, time.Millisecond
+		o.Schedule.QuarantineFaults = 1 << 20
+	})
+	const trapAt, leaveAt = 300, 200 // calls on each of two ranks
+	if _, err := r.Rollback(context.Background()); !errors.Is(err, server.ErrPolicyConflict) || !strings.Contains(err.Error(), "nothing to roll back to") {
+		t.Errorf("with no predecessor: %v", err)
+	}
+	r.wire.set(func(w *wire) { w.slow = true })
+	live := r.submit("live", 10, 5)
+	first := r.swap(module(reserveModule(trapsOnCall(trapAt), nil), "v1"))
+	eventually(t, "some calls", func() bool { return r.active("reserve").Calls >= 2*leaveAt })
+	r.swap(module(reserveModule(answers(0), nil), "v2"))
+	if p := r.inState(server.PolicyPrevious)[0].Hooks[1]; p.Calls < 2*leaveAt || len(p.Faults) > 0 {
+		t.Fatalf("left as %+v", p)
+	}
+	s := &stepper{turns: make(chan struct{}), quit: make(chan struct{})}
+	free := sync.OnceFunc(func() { close(s.quit) })
+	defer free()
+	s.on.Store(true)
+	r.beforeTick(s.before)
+	s.turns <- struct{}{} // rank 0 is at the start of the next tick
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Rollback(context.Background())
+		done <- err
+	}()
+	eventually(t, "the offer", func() bool {
+		r.policies.mu.Lock()
+		defer r.policies.mu.Unlock()
+		return r.policies.change != nil
+	})
+	ticks := 0
+	for finished := false; !finished; {
+		select {
+		case s.turns <- struct{}{}:
+			ticks++
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			finished = true
+		}
+	}
+	// One may have begun before the offer; one switches; one may begin before its end is seen here.
+	if ticks > 3 || r.active("reserve").Name != "v1" || r.inState(server.PolicyActive)[0].ID != first.ID {
+		t.Errorf("%d ticks for a rollback to %+v", ticks, r.active("reserve"))
+	}
+	free()
+	// Its counter was not lost: the trap comes after the calls of both times in use together.
+	var k server.PolicyHook
+	eventually(t, "the trap", func() bool { k = r.active("reserve"); return k.Faults["trap"] > 0 })
+	if k.Calls < 2*trapAt-1 || k.Calls >= 2*(leaveAt+trapAt) {
+		t.Errorf("trapped by call %d of two ranks, want about %d", k.Calls, 2*trapAt)
+	}
+	r.wire.set(func(w *wire) { w.slow = false })
+	outcome(t, live)
+}
+
+// An activation that one rank does not see in time is withdrawn on all, by name of the rank, and can be made again.
+func TestActivateWithAStalledRank(t *testing.T) {
+	for stalled := range 2 {
+		t.Run(fmt.Sprintf("rank %d", stalled), func(t *testing.T) {
+			r := newSwapRig(t, func(o *Options) {
+				o.Deadline = patience
+				o.Policies.Deadline = 20 * time.Millisecond
+			})
+			staged := r.stage(builtin("gate", "ungated"))
+			release, entered := make(chan struct{}), make(chan struct{})
+			var once atomic.Bool
+			r.beforeTick(func(rank int, _ uint64) {
+				if rank == stalled && once.CompareAndSwap(false, true) {
+					close(entered)
+					<-release
+				}
+			})
+			<-entered
+			_, err := r.Activate(context.Background(), staged.ID)
+			if !errors.Is(err, server.ErrPolicyConflict) || !strings.Contains(err.Error(), fmt.Sprintf("rank [%d] lags", stalled)) {
+				t.Errorf("error %v, want rank %d named", err, stalled)
+			}
+			if got := r.inState(server.PolicyStaged); len(got) != 1 || got[0].Reason == "" || r.value("policy_refused_total") != 1 {
+				t.Errorf("staged %+v, %v refused", got, r.value("policy_refused_total"))
+			}
+			gone, cancel := context.WithCancel(context.Background())
+			cancel()
+			if _, err := r.Activate(gone, staged.ID); err == nil {
+				t.Error("activated for a caller that has gone")
+			}
+			close(release)
+			outcome(t, r.submit("x", 10, 5)) // some ticks of all ranks
+			if r.value("policy_epoch") != 0 || r.active("gate").Name != "restore-gated" {
+				t.Errorf("the withdrawn epoch came into force: %v, %s", r.value("policy_epoch"), r.active("gate").Name)
+			}
+			eventually(t, "the activation to be taken", func() bool {
+				_, err := r.Activate(context.Background(), staged.ID)
+				return err == nil
+			})
+			if r.active("gate").Name != "ungated" || r.value("group_epoch") != 1 {
+				t.Errorf("active %s in group epoch %v", r.active("gate").Name, r.value("group_epoch"))
+			}
+		})
+	}
+}
+
+// A group that ends takes the activation under way with it; the next group runs what was active, and takes it.
+func TestActivateWhileTheGroupEnds(t *testing.T) {
+	r := newSwapRig(t, nil)
+	r.swap(builtin("reserve", "none"))
+	staged := r.stage(builtin("gate", "ungated"))
+	entered, release := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	r.beforeTick(func(rank int, _ uint64) {
+		if rank == 1 && once.CompareAndSwap(false, true) {
+			close(entered)
+			<-release
+		}
+	})
+	<-entered
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Activate(context.Background(), staged.ID)
+		done <- err
+	}()
+	eventually(t, "the end of the group", func() bool { return r.Ready() != nil })
+	close(release)
+	if err := <-done; !errors.Is(err, server.ErrPolicyConflict) || !strings.Contains(err.Error(), "group of epoch 1 has ended") {
+		t.Errorf("error %v", err)
+	}
+	r.ready()
+	if r.active("reserve").Name != "none" || r.active("gate").Name != "restore-gated" || r.value("policy_epoch") != 1 || r.value("group_epoch") != 2 {
+		t.Errorf("after forming again: reserve %s, gate %s, policy epoch %v", r.active("reserve").Name, r.active("gate").Name, r.value("policy_epoch"))
+	}
+	r.activate(staged.ID)
+	// The predecessor of before the end, whose instances nobody vouches for, is made anew.
+	if _, err := r.Rollback(context.Background()); err != nil || r.active("gate").Name != "restore-gated" || r.active("reserve").Name != "none" {
+		t.Errorf("rollback: %v, gate %s, reserve %s", err, r.active("gate").Name, r.active("reserve").Name)
+	}
+	outcome(t, r.submit("x", 10, 5))
+}
+
+// The predecessor outlives the end of a group, with fresh instances.
+func TestRollbackAfterFormingAgain(t *testing.T) {
+	r := newSwapRig(t, nil)
+	r.swap(module(reserveModule(answers(0), nil), "v1"))
+	r.swap(module(reserveModule(answers(7), nil), "v2"))
+	var once atomic.Bool
+	r.beforeTick(func(rank int, _ uint64) {
+		if rank == 0 && once.CompareAndSwap(false, true) {
+			panic("scripted")
+		}
+	})
+	eventually(t, "group epoch 2", func() bool { return r.value("group_epoch") == 2 })
+	r.ready()
+	if got := r.active("reserve").Name; got != "v2" {
+		t.Errorf("%s is active after forming again, want v2", got)
+	}
+	if _, err := r.Rollback(context.Background()); err != nil || r.active("reserve").Name != "v1" {
+		t.Errorf("rollback: %v, %s", err, r.active("reserve").Name)
+	}
+	outcome(t, r.submit("x", 10, 5))
+}
