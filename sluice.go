@@ -1,5 +1,6 @@
 // Package sluice carries what the binary needs when it runs with no file beside it: the annotated default
-// configuration. It holds nothing else and imports nothing of the module.
+// configuration, and the sources that sluice policy new writes into a new policy's folder. It holds nothing else and
+// imports nothing of the module.
 //
 //	cfg, _, err := config.Load(config.Sources{FileName: "config.toml", File: sluice.DefaultConfig})
 package sluice

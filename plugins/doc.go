@@ -15,11 +15,17 @@
 //	...
 //	err = set.Gate.Refresh(ctx)                  // off the tick: a fresh instance where the last one was discarded
 //
-// A fault (a trap, a bad status, a malformed answer, memory that grows without end) never reaches the caller as an error
-// of the tick: the native policy answers the same inputs, encoded again because a guest may have scribbled on the first
-// ones, and the instance is discarded. Quarantine is agreed by the ranks and applied with Disable and Enable.
+// No module runs as it was given: package wasmbin verifies it against fixed limits and rewrites it so that it counts what it
+// does. Each call has a budget of fuel, a function of the number of records alone, and the call depth has a limit; both are
+// the same on every rank, engine and machine, and the fuel is the only bound on a call's time. The memory of an instance is
+// address space reserved once.
 //
-// The package imports abi, abi/guest, plugins/standard and wazero, which lies behind the interface engine; nothing of it
-// is reachable from the pure set. It keeps no package state. A Runner and its instances belong to one rank's tick loop;
-// Refresh alone may run beside it.
+// A fault (a trap, fuel that is spent, calls that nest too deep, a bad status, a malformed answer, memory that grows without
+// end) never reaches the caller as an error of the tick: the native policy answers the same inputs, encoded again because a
+// guest may have scribbled on the first ones, and the instance is discarded. Quarantine is agreed by the ranks and applied
+// with Disable and Enable.
+//
+// The package imports abi, abi/guest, plugins/standard, plugins/wasmbin and wazero, which lies behind the interface engine;
+// nothing of it is reachable from the pure set. It keeps no package state. A Runner and its instances belong to one rank's
+// tick loop; Refresh alone may run beside it.
 package plugins

@@ -22,14 +22,14 @@ func (e Engine) String() string {
 
 // engine is all that this package wants from a WebAssembly runtime; wazero.go is the only file that knows which.
 type engine interface {
-	// compile turns module bytes into a program, or refuses with a *Fault of class load_rejected.
+	// compile turns the bytes of a metered module into a program, or refuses with a *Fault of class load_rejected.
 	compile(ctx context.Context, wasm []byte) (program, error)
 }
 
 // program is a compiled module.
 type program interface {
 	surface() surface
-	// instantiate makes a machine with the start function and _initialize already run.
+	// instantiate makes a machine with _initialize already run, within loadFuel.
 	instantiate(ctx context.Context) (machine, error)
 	close(ctx context.Context) error
 }
@@ -48,8 +48,11 @@ const (
 
 // machine is one instance. It is not safe for concurrent use.
 type machine interface {
-	// invoke calls an export with up to two arguments. A trap or exit is an error that trapOf can read.
-	invoke(e entry, a, b uint32) (uint32, error)
+	// invoke calls an export with up to two arguments. It spends at most fuel, which lies between 0 and maxFuel. A trap or
+	// exit is a *trap.
+	invoke(e entry, a, b uint32, fuel int64) (uint32, error)
+	// fuel is what the last invoke left of its fuel, never below 0.
+	fuel() int64
 	// view is size bytes of memory from at on, writable, until the next invoke; nil if they are not all there.
 	view(at, size uint32) []byte
 	// pages is the size of the memory in pages of 64 KiB.
@@ -63,11 +66,17 @@ type machine interface {
 
 // trap is an error of invoke: the guest stopped instead of returning.
 type trap struct {
-	kind   string // one or two words
-	detail string // the runtime's own words, one line
+	class  FaultClass // FaultTrap, FaultOutOfFuel or FaultStackDepth
+	kind   string     // one or two words, empty where the class says it all
+	detail string     // the runtime's own words, one line
 }
 
-func (t *trap) Error() string { return t.kind + ": " + t.detail }
+func (t *trap) Error() string {
+	if t.kind == "" {
+		return t.class.String() + ": " + t.detail
+	}
+	return t.kind + ": " + t.detail
+}
 
 // signature is an export's or import's type, each value written as "i32", "i64", "f32", "f64" or "other".
 type signature struct{ params, results string }

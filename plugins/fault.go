@@ -17,6 +17,8 @@ const (
 	FaultIllegalAnswer                   // its answer is not well-formed
 	FaultMemoryGrowth                    // its memory grew past what an instance may keep
 	FaultLoadRejected                    // the module or its configuration was refused before it answered anything
+	FaultOutOfFuel                       // it did more than its fuel allows: a loop without end, say
+	FaultStackDepth                      // its calls nested too deep
 	faultClasses
 )
 
@@ -42,6 +44,10 @@ func (c FaultClass) String() string {
 		return "memory_growth"
 	case FaultLoadRejected:
 		return "load_rejected"
+	case FaultOutOfFuel:
+		return "out_of_fuel"
+	case FaultStackDepth:
+		return "stack_depth"
 	}
 	return fmt.Sprintf("fault class %d", uint8(c))
 }

@@ -22,6 +22,7 @@ const (
 type Options struct {
 	MemoryPages uint32       // most memory of one instance, in pages of 64 KiB; 0: DefaultMemoryPages
 	CacheDir    string       // where compiled modules are kept, mode 0700; empty: nowhere
+	Fuel        Fuel         // of each call of a hook whose Spec sets none; zero: DefaultFuel
 	Log         *slog.Logger // warnings at load; nil: dropped
 }
 
@@ -31,7 +32,9 @@ type Host struct {
 	log      *slog.Logger
 	pages    uint32
 	cacheDir string
+	fuel     Fuel
 	engine   func(Engine) engine
+	prepare  func(wasm []byte) ([]byte, error) // verifies and meters
 
 	mu      sync.Mutex
 	modules map[moduleKey]*Module
@@ -59,14 +62,16 @@ func NewHost(o Options) *Host {
 		}
 		h.cacheDir = dir
 	}
+	h.fuel = o.Fuel.or(DefaultFuel())
+	h.prepare = func(wasm []byte) ([]byte, error) { return prepare(wasm, h.pages) }
 	h.engine = func(e Engine) engine {
 		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: h.pages, cacheDir: h.cacheDir}
 	}
 	return h
 }
 
-// Compile returns the module with these bytes, compiling it if no earlier call did. A refusal is a *Fault of class
-// load_rejected, which wraps ErrRejected and names the rule and the fix.
+// Compile returns the module with these bytes; unless an earlier call did, it is verified, metered and compiled. A refusal
+// is a *Fault of class load_rejected, which wraps ErrRejected and names the rule and the fix.
 func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	return h.compile(ctx, wasm, EngineCompiler)
 }
@@ -84,11 +89,15 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine) (*Module, err
 	if len(wasm) > maxModuleBytes {
 		return nil, reject("size", "%d bytes, the limit is %d", len(wasm), maxModuleBytes)
 	}
-	p, err := h.engine(e).compile(ctx, wasm)
+	metered, err := h.prepare(wasm)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModule(p, key, h.pages)
+	p, err := h.engine(e).compile(ctx, metered)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModule(p, key, h.pages, h.fuel)
 	if err != nil {
 		return nil, errors.Join(err, p.close(ctx))
 	}
@@ -115,13 +124,14 @@ type Module struct {
 	program program
 	key     moduleKey
 	pages   uint32
+	fuel    Fuel
 	hooks   [abi.Reserve + 1]bool
 
 	mu      sync.Mutex
 	checked map[[sha256.Size]byte]bool // configurations whose vectors were run
 }
 
-// SHA256 is the hash of the module's bytes, in hex.
+// SHA256 is the hash of the module's bytes as they were given, before metering, in hex.
 func (m *Module) SHA256() string { return fmt.Sprintf("%x", m.key.sha) }
 
 // Engine is what runs the module.
@@ -130,12 +140,12 @@ func (m *Module) Engine() Engine { return m.key.engine }
 // Has says whether the module exports the hook's entry point.
 func (m *Module) Has(h abi.Hook) bool { return int(h) < len(m.hooks) && m.hooks[h] }
 
-func newModule(p program, key moduleKey, pages uint32) (*Module, error) {
+func newModule(p program, key moduleKey, pages uint32, fuel Fuel) (*Module, error) {
 	s := p.surface()
 	if err := checkSurface(s); err != nil {
 		return nil, err
 	}
-	m := &Module{program: p, key: key, pages: pages, checked: map[[sha256.Size]byte]bool{}}
+	m := &Module{program: p, key: key, pages: pages, fuel: fuel, checked: map[[sha256.Size]byte]bool{}}
 	for _, h := range hooks() {
 		_, m.hooks[h] = s.exports[h.Export()]
 	}

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -44,6 +45,8 @@ type Instance struct {
 	in      uint32 // address of the IN arena
 	size    uint32 // its bytes
 	most    uint32 // memory pages beyond which the instance is discarded
+	fuel    [abi.Reserve + 1]Fuel
+	spent   int64 // fuel of the last Call
 
 	hook    abi.Hook // of the batch begun last
 	n, nOut int
@@ -62,6 +65,9 @@ func (m *Module) Instantiate(ctx context.Context, class abi.Class, info abi.Host
 		return nil, reject("start", "the module cannot be started: %v", err)
 	}
 	i := &Instance{module: m, machine: mc, class: class}
+	for _, h := range hooks() {
+		i.fuel[h] = m.fuel
+	}
 	if err := i.configure(info, config); err != nil {
 		return nil, errors.Join(err, mc.close(ctx))
 	}
@@ -80,9 +86,9 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 		return reject("config", "the configuration has %d bytes, which no arena holds", len(config))
 	}
 	info.Major, info.Minor, info.Class, info.ConfigBytes = abi.Major, abi.Minor, i.class, uint32(len(config))
-	at, err := i.arena(abi.ArenaConfig, uint32(len(config)))
+	at, err := i.arena(abi.ArenaConfig, uint32(len(config)), loadFuel)
 	if err != nil {
-		return err
+		return reject("arena", "%v", err)
 	}
 	if text := i.machine.view(at, uint32(len(config))); len(config) > 0 {
 		if text == nil {
@@ -90,20 +96,20 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 		}
 		copy(text, config)
 	}
-	host, err := i.arena(abi.ArenaHostInfo, abi.HostInfoSize)
+	host, err := i.arena(abi.ArenaHostInfo, abi.HostInfoSize, loadFuel)
 	if err != nil {
-		return err
+		return reject("arena", "%v", err)
 	}
 	records := max(int(info.MaxRecords), firstRecords)
-	if err := i.growTo(abi.BatchSize(abi.Admit, min(records, abi.MaxRecords), min(records, abi.MaxRecords))); err != nil {
-		return err
+	if err := i.growTo(abi.BatchSize(abi.Admit, min(records, abi.MaxRecords), min(records, abi.MaxRecords)), loadFuel); err != nil {
+		return reject("arena", "%v", err)
 	}
 	record := i.machine.view(host, abi.HostInfoSize)
 	if record == nil {
 		return reject("arena", "the HOSTINFO arena at %#x is not %d bytes of memory", host, abi.HostInfoSize)
 	}
 	abi.PutHostInfo(record, &info)
-	got, err := i.machine.invoke(entryConfigure, host, 0)
+	got, err := i.machine.invoke(entryConfigure, host, 0, loadFuel)
 	switch status := abi.Status(int32(got)); {
 	case err != nil:
 		return reject("configure", "sluice_configure stopped: %v", err)
@@ -124,30 +130,30 @@ func said(m machine) string {
 	return ""
 }
 
-func (i *Instance) arena(kind abi.Arena, size uint32) (uint32, error) {
-	at, err := i.machine.invoke(entryArena, uint32(kind), size)
+func (i *Instance) arena(kind abi.Arena, size uint32, fuel int64) (uint32, error) {
+	at, err := i.machine.invoke(entryArena, uint32(kind), size, fuel)
 	switch {
 	case err != nil:
-		return 0, reject("arena", "sluice_arena stopped: %v", err)
+		return 0, fmt.Errorf("sluice_arena stopped: %w", err)
 	case at == 0:
-		return 0, reject("arena", "the module refuses an arena of kind %s with %d bytes", kind, size)
+		return 0, fmt.Errorf("the module refuses an arena of kind %s with %d bytes", kind, size)
 	case at%abi.Align != 0:
-		return 0, reject("arena", "the arena of kind %s at %#x is not %d-byte aligned", kind, at, abi.Align)
+		return 0, fmt.Errorf("the arena of kind %s at %#x is not %d-byte aligned", kind, at, abi.Align)
 	}
 	return at, nil
 }
 
 // growTo asks for an IN arena of at least size bytes.
-func (i *Instance) growTo(size int) error {
+func (i *Instance) growTo(size int, fuel int64) error {
 	if uint64(size) <= uint64(i.size) {
 		return nil
 	}
-	at, err := i.arena(abi.ArenaIn, uint32(size))
+	at, err := i.arena(abi.ArenaIn, uint32(size), fuel)
 	if err != nil {
 		return err
 	}
 	if i.machine.view(at, uint32(size)) == nil {
-		return reject("arena", "the IN arena at %#x is not %d bytes of memory", at, size)
+		return fmt.Errorf("the IN arena at %#x is not %d bytes of memory", at, size)
 	}
 	i.in, i.size = at, uint32(size)
 	return nil
@@ -159,8 +165,18 @@ func (i *Instance) Reserve(n int) error {
 	if size == 0 {
 		return fmt.Errorf("room for %d records: %w", n, abi.ErrBatchSize)
 	}
-	return i.growTo(size)
+	return i.growTo(size, loadFuel)
 }
+
+// SetFuel sets what each later call of a hook may spend; Instantiate sets the host's default. Hooks of no other class run.
+func (i *Instance) SetFuel(hook abi.Hook, f Fuel) {
+	if int(hook) < len(i.fuel) {
+		i.fuel[hook] = f
+	}
+}
+
+// Spent is the fuel that the last Call spent.
+func (i *Instance) Spent() uint64 { return uint64(i.spent) }
 
 // Begin implements Caller. A batch that outgrows the arena makes it grow to twice what is needed.
 func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Batch, error) {
@@ -170,8 +186,13 @@ func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Ba
 	}
 	i.machine.setTick(tick)
 	if uint64(size) > uint64(i.size) {
-		if err := i.growTo(2 * size); err != nil {
-			return abi.Batch{}, &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: err.Error()}
+		if err := i.growTo(2*size, i.fuel[hook].budget(n)); err != nil {
+			f := &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: err.Error()}
+			var t *trap
+			if errors.As(err, &t) {
+				f.Class = t.class
+			}
+			return abi.Batch{}, f
 		}
 	}
 	buf := i.machine.view(i.in, uint32(size))
@@ -192,7 +213,9 @@ func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
 	if !ok || !i.module.Has(hook) {
 		return 0, &Fault{Class: FaultTrap, Hook: hook, Kind: "missing export", Detail: "the module does not export " + hook.Export()}
 	}
-	got, err := i.machine.invoke(e, i.in, 0)
+	fuel := i.fuel[hook].budget(i.n)
+	got, err := i.machine.invoke(e, i.in, 0, fuel)
+	i.spent = fuel - i.machine.fuel()
 	if err != nil {
 		return 0, i.fault(hook, err)
 	}
@@ -233,9 +256,12 @@ func (i *Instance) fault(hook abi.Hook, err error) *Fault {
 	f := &Fault{Class: FaultTrap, Hook: hook, Kind: "error", Detail: err.Error()}
 	var t *trap
 	if errors.As(err, &t) {
-		f.Kind, f.Detail = t.kind, t.detail
+		f.Class, f.Kind, f.Detail = t.class, t.kind, t.detail
 	}
-	if i.machine.pages() > i.most {
+	switch {
+	case f.Class == FaultOutOfFuel:
+		f.Detail = fmt.Sprintf("it spent the %d units of fuel that a call with %d records has; do less in a call, or raise fuel", i.spent, i.n)
+	case f.Class == FaultTrap && i.machine.pages() > i.most:
 		f.Class = FaultMemoryGrowth
 	}
 	return f
@@ -248,6 +274,12 @@ func (i *Instance) Answer() (abi.Batch, error) {
 		return abi.Batch{}, i.lost(i.hook)
 	}
 	return abi.View(buf, i.hook, i.n, i.nOut)
+}
+
+// memoryHash is the hash of the whole memory.
+func (i *Instance) memoryHash() [sha256.Size]byte {
+	size := min(uint64(i.machine.pages())<<16, math.MaxUint32)
+	return sha256.Sum256(i.machine.view(0, uint32(size)))
 }
 
 // Close implements Caller.

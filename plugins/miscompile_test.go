@@ -29,8 +29,8 @@ func (p wrongProgram) instantiate(ctx context.Context) (machine, error) {
 
 type wrongMachine struct{ machine }
 
-func (m wrongMachine) invoke(e entry, a, b uint32) (uint32, error) {
-	status, err := m.machine.invoke(e, a, b)
+func (m wrongMachine) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
+	status, err := m.machine.invoke(e, a, b, fuel)
 	if e == entryGate && err == nil {
 		header := abi.GetHeader(m.view(a, abi.HeaderSize))
 		if header.N > 0 {
@@ -101,6 +101,84 @@ func TestAnyOtherMiscompiledModuleIsRefused(t *testing.T) {
 	var f *Fault
 	if !errors.As(err, &f) || f.Kind != "vectors" || !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "mine.wasm") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// wrongFuel is a compiler whose code answers rightly and spends one unit too little.
+type wrongFuel struct{ machine }
+
+func (m wrongFuel) fuel() int64 { return m.machine.fuel() + 1 }
+
+// wrongMemory is one whose code leaves a byte behind that nobody reads.
+type wrongMemory struct{ machine }
+
+func (m wrongMemory) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
+	status, err := m.machine.invoke(e, a, b, fuel)
+	last := m.pages()<<16 - 1
+	m.view(last, 1)[0]++
+	return status, err
+}
+
+type bentEngine struct {
+	engine
+	bend func(machine) machine
+}
+
+func (e bentEngine) compile(ctx context.Context, wasm []byte) (program, error) {
+	p, err := e.engine.compile(ctx, wasm)
+	return bentProgram{p, e.bend}, err
+}
+
+type bentProgram struct {
+	program
+	bend func(machine) machine
+}
+
+func (p bentProgram) instantiate(ctx context.Context) (machine, error) {
+	m, err := p.program.instantiate(ctx)
+	return p.bend(m), err
+}
+
+func TestFuelAndMemoryAreComparedToo(t *testing.T) {
+	ctx := context.Background()
+	wasm, err := os.ReadFile("testdata/hostile/nan.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		bend   func(machine) machine
+		refuse bool
+	}{
+		{"right", func(m machine) machine { return m }, false},
+		{"fuel", func(m machine) machine { return wrongFuel{m} }, true},
+		{"memory", func(m machine) machine { return wrongMemory{m} }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := NewHost(Options{})
+			right := h.engine
+			h.engine = func(e Engine) engine {
+				if e == EngineCompiler {
+					return bentEngine{right(e), tc.bend}
+				}
+				return right(e)
+			}
+			defer func() {
+				if err := h.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			}()
+			set, err := h.NewSet(ctx, []Spec{{Hook: abi.Gate, Module: wasm}}, abi.HostInfo{})
+			if err == nil {
+				if err := set.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+			var f *Fault
+			if tc.refuse != (errors.As(err, &f) && f.Kind == "vectors") {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }
 

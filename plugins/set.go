@@ -23,6 +23,8 @@ type Spec struct {
 	Native bool
 	// Config is the policy's own configuration table as canonical JSON; empty means none. The shipped policies take none.
 	Config []byte
+	// Fuel is what each call may spend; zero means the host's default. A native policy is not metered.
+	Fuel Fuel
 }
 
 // Info describes the policy of one hook, for reports.
@@ -198,12 +200,24 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	// An instance answers every hook of its class, with each hook's own fuel.
+	var fuel [abi.Reserve + 1]Fuel
+	for _, hook := range hooks() {
+		fuel[hook] = b.specs[hook].Fuel.or(b.host.fuel)
+	}
 	key := slotKey{m, class, string(config)}
 	if slot, ok := b.slots[key]; ok {
 		return m, slot, nil
 	}
 	slot, err := NewSlot(ctx, class, func(ctx context.Context) (Caller, error) {
-		return m.Instantiate(ctx, class, b.info, config)
+		i, err := m.Instantiate(ctx, class, b.info, config)
+		if err != nil {
+			return nil, err
+		}
+		for hook, f := range fuel {
+			i.SetFuel(abi.Hook(hook), f)
+		}
+		return i, nil
 	})
 	if err != nil {
 		return nil, nil, err
@@ -242,7 +256,7 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 	}
 	if err := m.agrees(ctx, class, b.info, s.Config, reference); err != nil {
 		if errors.Is(err, errVectors) {
-			err = reject("vectors", "compiler and interpreter disagree: %v; rebuild the policy without floating point, or report the engine", err)
+			err = reject("vectors", "compiler and interpreter disagree: %v; do not use the module, and report it with the engine", err)
 		}
 		return nil, nil, err
 	}

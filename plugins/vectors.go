@@ -163,45 +163,86 @@ func ClassOf(h abi.Hook) abi.Class {
 	return abi.ClassLocal
 }
 
-// compare runs the vectors of some hooks on an instance of each kind. A faulting instance is replaced, as in a tick.
-func compare(ctx context.Context, hs []abi.Hook, makeA, makeB func(context.Context) (Caller, error)) (err error) {
-	var a, b Caller
-	closeBoth := func() {
-		for _, c := range []*Caller{&a, &b} {
-			if *c != nil {
-				err = errors.Join(err, (*c).Close(ctx))
-			}
-			*c = nil
+// compare runs the vectors of some hooks on an instance of each kind, one kind after the other so that their memories do
+// not add up.
+func compare(ctx context.Context, hs []abi.Hook, makeA, makeB func(context.Context) (Caller, error)) error {
+	got, err := trials(ctx, hs, makeA)
+	if err != nil {
+		return err
+	}
+	want, err := trials(ctx, hs, makeB)
+	if err != nil {
+		return err
+	}
+	for i := range got {
+		if !got[i].equal(&want[i]) {
+			return fmt.Errorf("%w: %s: %s against %s", errVectors, got[i].name, &got[i], &want[i])
 		}
 	}
-	defer closeBoth()
+	return nil
+}
+
+// trial is what one vector gave. Fuel and memory are those of WebAssembly instances only; the memory is looked at after
+// the last vector of an instance.
+type trial struct {
+	name   string
+	answer []byte // status and output bytes
+	fault  string // or the class of the fault
+	guest  bool
+	fuel   uint64
+	memory [sha256.Size]byte
+}
+
+func (t *trial) equal(o *trial) bool {
+	same := t.fault == o.fault && bytes.Equal(t.answer, o.answer)
+	return same && (!t.guest || !o.guest || t.fuel == o.fuel && t.memory == o.memory)
+}
+
+func (t *trial) String() string {
+	s := describe(t.answer, t.fault)
+	if t.guest {
+		s += fmt.Sprintf(", fuel %d, memory %x", t.fuel, t.memory[:4])
+	}
+	return s
+}
+
+// trials runs the vectors of some hooks. A faulting instance is replaced, as in a tick.
+func trials(ctx context.Context, hs []abi.Hook, build func(context.Context) (Caller, error)) (all []trial, err error) {
+	var c Caller
+	closeIt := func() {
+		if c != nil {
+			if i, ok := c.(*Instance); ok {
+				all[len(all)-1].memory = i.memoryHash()
+			}
+			err = errors.Join(err, c.Close(ctx))
+			c = nil
+		}
+	}
+	defer closeIt()
 	for _, v := range vectors() {
 		if !has(hs, v.hook) {
 			continue
 		}
-		if a == nil {
-			if a, err = makeA(ctx); err != nil {
-				a = nil
-				return err
-			}
-			if b, err = makeB(ctx); err != nil {
-				b = nil
-				return err
-			}
-		}
-		got, gotFault := try(a, v)
-		want, wantFault := try(b, v)
-		if gotFault != wantFault || !bytes.Equal(got, want) {
-			return fmt.Errorf("%w: %s: %s against %s", errVectors, v.name, describe(got, gotFault), describe(want, wantFault))
-		}
-		if gotFault != "" {
-			closeBoth()
+		if c == nil {
+			made, err := build(ctx)
 			if err != nil {
-				return err
+				return nil, err
+			}
+			c = made
+		}
+		t := trial{name: v.name}
+		t.answer, t.fault = try(c, v)
+		if i, ok := c.(*Instance); ok {
+			t.guest, t.fuel = true, i.Spent()
+		}
+		all = append(all, t)
+		if t.fault != "" {
+			if closeIt(); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return all, nil
 }
 
 func has(hs []abi.Hook, h abi.Hook) bool {

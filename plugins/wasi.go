@@ -13,6 +13,9 @@ import (
 // wasiModule is the one import module that is served, with the functions that a Go guest links and no others.
 const wasiModule = "wasi_snapshot_preview1"
 
+// procExit is the one function that does not return.
+const procExit = "proc_exit"
+
 // Error numbers of WASI preview 1.
 const (
 	wasiOK     = 0
@@ -21,6 +24,11 @@ const (
 	wasiNoSys  = 52
 	clockStep  = 1_000_000 // ns that the guest's clock moves a tick
 	maxVectors = 64        // more parts than this of one write are refused
+
+	// What a call of a stub costs the guest, in fuel: entering the host, and what it then does.
+	stubFuel        = 256
+	vectorFuel      = 16 // a part of a write
+	randomFuelShift = 3  // a unit for 8 bytes of entropy
 )
 
 // stub is a deterministic stand-in for one WASI function: what it returns is a function of the guest's own memory and
@@ -58,7 +66,7 @@ func stubbed(i importName) bool {
 			return true
 		}
 	}
-	return i.name == "proc_exit"
+	return i.name == procExit
 }
 
 func zeroSizes(_ *wazeroMachine, mem api.Memory, s []uint64) uint32 {
@@ -76,9 +84,9 @@ func clockTime(m *wazeroMachine, mem api.Memory, s []uint64) uint32 {
 	return wasiOK
 }
 
-func randomZeros(_ *wazeroMachine, mem api.Memory, s []uint64) uint32 {
+func randomZeros(m *wazeroMachine, mem api.Memory, s []uint64) uint32 {
 	b, ok := mem.Read(uint32(s[0]), uint32(s[1]))
-	if !ok {
+	if !ok || !m.pay(int64(len(b))>>randomFuelShift) {
 		return wasiFault
 	}
 	clear(b)
@@ -91,7 +99,7 @@ func fdWrite(m *wazeroMachine, mem api.Memory, s []uint64) uint32 {
 	if fd != 1 && fd != 2 {
 		return wasiBadF
 	}
-	if n > maxVectors {
+	if n > maxVectors || !m.pay(int64(n)*vectorFuel) {
 		return wasiFault
 	}
 	parts, ok := mem.Read(at, n*8)
@@ -121,7 +129,7 @@ func buildStubs(ctx context.Context, rt wazero.Runtime) error {
 		b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			m, ok := ctx.Value(machineKey{}).(*wazeroMachine)
 			mem := mod.Memory()
-			if !ok || mem == nil {
+			if !ok || mem == nil || !m.pay(stubFuel) {
 				stack[0] = wasiNoSys
 				return
 			}
@@ -131,7 +139,7 @@ func buildStubs(ctx context.Context, rt wazero.Runtime) error {
 	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
 		// wazero takes a panic of a host function as the way to unwind the guest.
 		panic(sys.NewExitError(uint32(stack[0])))
-	}), []api.ValueType{api.ValueTypeI32}, nil).Export("proc_exit")
+	}), []api.ValueType{api.ValueTypeI32}, nil).Export(procExit)
 	if _, err := b.Instantiate(ctx); err != nil {
 		return fmt.Errorf("install the WASI stubs: %w", err)
 	}

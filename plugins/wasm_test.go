@@ -37,9 +37,13 @@ const (
 // Instructions.
 const (
 	opUnreachable = 0x00
+	opBlock       = 0x02
+	opLoop        = 0x03
 	opIf          = 0x04
 	opElse        = 0x05
 	opEnd         = 0x0B
+	opBr          = 0x0C
+	opBrIf        = 0x0D
 	opCall        = 0x10
 	opDrop        = 0x1A
 	opLocalGet    = 0x20
@@ -49,6 +53,7 @@ const (
 	opGrow        = 0x40
 	opI32Const    = 0x41
 	opI64Const    = 0x42
+	opI32Eqz      = 0x45
 	opI32Eq       = 0x46
 	opI32Add      = 0x6A
 	opI32Mul      = 0x6C

@@ -8,7 +8,10 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
+
+	"sluice/plugins/wasmbin"
 )
 
 // wazeroEngine compiles each module in a runtime of its own, so that closing a program frees everything of it, and so
@@ -32,8 +35,7 @@ func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (_ program, err
 	if e.interpret {
 		cfg = wazero.NewRuntimeConfigInterpreter()
 	}
-	// Growth is re-read on every call, so the memory need not be reserved up front: a Go guest has no declared maximum
-	// and would take the whole limit at once.
+	// The memory is reserved by the allocator that instantiate passes, so its capacity is no matter of wazero's.
 	cfg = cfg.WithCoreFeatures(api.CoreFeaturesV2.SetEnabled(api.CoreFeatureSIMD, false)).
 		WithMemoryLimitPages(e.memoryPages).
 		WithMemoryCapacityFromMax(false).
@@ -112,15 +114,22 @@ func (p *wazeroProgram) instantiate(ctx context.Context) (machine, error) {
 	// The stubs find their machine through the context of the call, which is wazero's way to hand a host function
 	// something of its caller's. It is made once, so a call allocates nothing.
 	m.ctx = context.WithValue(context.Background(), machineKey{}, m)
-	mod, err := p.runtime.InstantiateModule(m.ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	var memories memoryAllocator
+	mod, err := p.runtime.InstantiateModule(experimental.WithMemoryAllocator(m.ctx, &memories), p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
+		memories.free()
 		return nil, asTrap(err, m)
 	}
 	m.module, m.memory = mod, mod.Memory()
+	if err := m.findMeter(); err != nil {
+		_ = m.close(ctx)
+		return nil, err
+	}
 	for e, name := range entryNames() {
 		m.functions[e] = mod.ExportedFunction(name)
 	}
 	if init := mod.ExportedFunction("_initialize"); init != nil {
+		m.fuelLeft.Set(uint64(loadFuel))
 		if err := init.CallWithStack(m.ctx, m.stack[:0]); err != nil {
 			err = asTrap(err, m)
 			_ = m.close(ctx)
@@ -156,6 +165,8 @@ type wazeroMachine struct {
 	module    api.Module
 	memory    api.Memory
 	functions [entries]api.Function
+	fuelLeft  api.MutableGlobal
+	depth     api.Global
 	stack     [2]uint64
 	tick      uint64
 	written   [1 << 10]byte
@@ -164,14 +175,39 @@ type wazeroMachine struct {
 
 type machineKey struct{}
 
-func (m *wazeroMachine) invoke(e entry, a, b uint32) (uint32, error) {
+// findMeter looks up the globals of the metering pass. A module without them never runs.
+func (m *wazeroMachine) findMeter() error {
+	fuel, ok := m.module.ExportedGlobal(wasmbin.GlobalFuel).(api.MutableGlobal)
+	depth := m.module.ExportedGlobal(wasmbin.GlobalDepth)
+	if !ok || depth == nil {
+		return fmt.Errorf("the module is not metered: it exports no %s and %s", wasmbin.GlobalFuel, wasmbin.GlobalDepth)
+	}
+	m.fuelLeft, m.depth = fuel, depth
+	return nil
+}
+
+func (m *wazeroMachine) fuel() int64 { return max(0, int64(m.fuelLeft.Get())) }
+
+// pay takes what the host did for the guest off its fuel. False means that there is not enough: nothing is to be done, and
+// the call ends as one that spent its fuel.
+func (m *wazeroMachine) pay(units int64) bool {
+	left := max(int64(m.fuelLeft.Get())-units, -1)
+	m.fuelLeft.Set(uint64(left))
+	return left >= 0
+}
+
+func (m *wazeroMachine) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
 	f := m.functions[e]
 	if f == nil {
-		return 0, &trap{"missing export", entryNames()[e]}
+		return 0, &trap{FaultTrap, "missing export", entryNames()[e]}
 	}
+	m.fuelLeft.Set(uint64(fuel))
 	m.stack[0], m.stack[1] = uint64(a), uint64(b)
 	if err := f.CallWithStack(m.ctx, m.stack[:]); err != nil {
 		return 0, asTrap(err, m)
+	}
+	if int64(m.fuelLeft.Get()) < 0 {
+		return 0, outOfFuel()
 	}
 	return uint32(m.stack[0]), nil
 }
@@ -198,13 +234,25 @@ func (m *wazeroMachine) setTick(tick uint64) { m.tick, m.length = tick, 0 }
 
 func (m *wazeroMachine) output() string { return string(m.written[:m.length]) }
 
-func (m *wazeroMachine) close(ctx context.Context) error { return m.module.Close(ctx) }
+// close unmaps the memory, so nothing may look at it or run on it afterwards.
+func (m *wazeroMachine) close(ctx context.Context) error {
+	m.memory, m.functions = nil, [entries]api.Function{}
+	return m.module.Close(ctx)
+}
+
+func outOfFuel() *trap { return &trap{FaultOutOfFuel, "", "its fuel is spent"} }
 
 // asTrap turns wazero's error into a trap with a short kind.
 func asTrap(err error, m *wazeroMachine) error {
 	var exit *sys.ExitError
 	if errors.As(err, &exit) {
-		return &trap{fmt.Sprintf("exit %d", exit.ExitCode()), firstLine(m.output())}
+		return &trap{FaultTrap, fmt.Sprintf("exit %d", exit.ExitCode()), firstLine(m.output())}
+	}
+	if m.fuelLeft != nil && int64(m.fuelLeft.Get()) < 0 {
+		return outOfFuel()
+	}
+	if m.depth != nil && uint32(m.depth.Get()) > costs().Depth {
+		return &trap{FaultStackDepth, "", fmt.Sprintf("its calls nest deeper than %d frames; recurse less", costs().Depth)}
 	}
 	line := firstLine(err.Error())
 	kind, isTrap := strings.CutPrefix(line, "wasm error: ")
@@ -214,7 +262,7 @@ func asTrap(err error, m *wazeroMachine) error {
 	if said := firstLine(m.output()); said != "" {
 		line = said
 	}
-	return &trap{kind, line}
+	return &trap{FaultTrap, kind, line}
 }
 
 func firstLine(s string) string {

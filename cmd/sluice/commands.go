@@ -6,6 +6,7 @@ import "github.com/spf13/cobra"
 func commands(env *environment) []*cobra.Command {
 	return []*cobra.Command{
 		newConfigCommand(env),
+		newPolicyCommand(env),
 		newReplayCommand(env),
 		newReproCommand(env),
 		newServeCommand(env),

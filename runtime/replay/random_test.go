@@ -168,9 +168,12 @@ func (t *tally) judge(tb testing.TB, runs uint64) {
 			tb.Errorf("no rail %s was tripped", k)
 		}
 	}
+	if uint64(t.wasm)*10 < runs {
+		tb.Errorf("%d of %d runs used the shipped module, want a tenth", t.wasm, runs)
+	}
 	for what, v := range map[string]uint64{"restore failed": n.RestoresFailed, "copy was dropped": n.DroppedCopies, "request was retracted": n.Retractions,
 		"peer came back": t.joins, "right to write was revoked": t.revoked, "model step failed": t.steps, "ring was full": t.ringFull,
-		"page came back with bad bytes": t.badBytes, "policy was quarantined": uint64(min(t.quarant[0], t.quarant[1], t.quarant[2])), "run was in WebAssembly": uint64(t.wasm)} {
+		"page came back with bad bytes": t.badBytes, "policy was quarantined": uint64(min(t.quarant[0], t.quarant[1], t.quarant[2]))} {
 		if v == 0 {
 			tb.Errorf("no %s: the test reaches too little", what)
 		}

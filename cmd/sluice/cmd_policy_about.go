@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sluice/plugins/kit"
+)
+
+func newPolicyABICommand(env *environment) *cobra.Command {
+	var json bool
+	cmd := &cobra.Command{
+		Use:   "abi",
+		Short: "Say which policy ABI this host supports",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			l, err := abiLayout()
+			if err != nil {
+				return err
+			}
+			d := l.Describe()
+			if json {
+				return asJSON(env, d)
+			}
+			return say(env, describeABI(&d))
+		},
+	}
+	cmd.Flags().BoolVar(&json, "json", false, "as JSON")
+	return cmd
+}
+
+func describeABI(d *kit.HostDescription) string {
+	var b strings.Builder
+	for _, major := range d.Majors {
+		fmt.Fprintf(&b, "policy ABI %d.%d\n", major, d.Minors[fmt.Sprint(major)])
+	}
+	for _, h := range d.Hooks {
+		fmt.Fprintf(&b, "hook %-8s %-16s %-10s globals %3d bytes, in %2d, out %2d\n", h.Name, h.Export, h.Class, h.GlobalsSize, h.InStride, h.OutStride)
+	}
+	for _, name := range d.ReservedHooks {
+		fmt.Fprintf(&b, "hook %-8s reserved, never called\n", name)
+	}
+	fmt.Fprintf(&b, "exports  %s\nfeatures %s\n", strings.Join(d.Exports, ", "), strings.Join(d.WasmFeatures, ", "))
+	fmt.Fprintf(&b, "limits   %d records a batch, %d pages of memory by default, %d at most\n", d.Limits.MaxRecords, d.Limits.DefaultMemoryPages, d.Limits.MaxMemoryPages)
+	for _, i := range d.Imports {
+		fmt.Fprintf(&b, "import   %s\n", i)
+	}
+	return b.String()
+}
+
+func newPolicyInspectCommand(env *environment) *cobra.Command {
+	var json bool
+	cmd := &cobra.Command{
+		Use:   "inspect FILE.wasm",
+		Short: "Show what a module is made of, without running it",
+		Args:  wantArgs(1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			l, err := abiLayout()
+			if err != nil {
+				return err
+			}
+			wasm, err := readModule(args[0])
+			if err != nil {
+				return err
+			}
+			in, err := l.Inspect(wasm)
+			if err != nil {
+				return usage(fmt.Errorf("%s, %d bytes, sha256 %s: %w", args[0], in.Size, in.SHA256, err))
+			}
+			if json {
+				return asJSON(env, in)
+			}
+			return say(env, describeModule(args[0], &in))
+		},
+	}
+	cmd.Flags().BoolVar(&json, "json", false, "as JSON")
+	return cmd
+}
+
+func describeModule(path string, in *kit.Inspection) string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s "+format+"\n", append([]any{name}, args...)...)
+	}
+	line("file", "%s", path)
+	line("size", "%d bytes: code %d, data %d", in.Size, in.CodeBytes, in.DataBytes)
+	line("sha256", "%s", in.SHA256)
+	line("hooks", "%s", listed(in.Hooks))
+	line("markers", "%s", listed(in.Markers))
+	for _, m := range in.Memories {
+		line("memory", "pages of 64 KiB: %s", m)
+	}
+	for _, t := range in.Tables {
+		line("table", "elements: %s", t)
+	}
+	line("functions", "%d, globals %d, start function %v", in.Functions, in.Globals, in.Start)
+	for _, part := range []struct {
+		name    string
+		symbols []kit.Symbol
+	}{{"import", in.Imports}, {"export", in.Exports}, {"custom", in.Customs}} {
+		for _, s := range part.symbols {
+			line(part.name, "%s: %s", s.Name, s.Detail)
+		}
+	}
+	return b.String()
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sluice/abi"
+	"sluice/plugins"
+	"sluice/plugins/kit"
+	"sluice/plugins/standard"
+)
+
+// benchSeed draws the batches of policy bench, so that two runs measure the same ones.
+const benchSeed = 1
+
+// enduredTicks is after how many ticks policy bench looks at the memory.
+const enduredTicks = 10_000
+
+func newPolicyBenchCommand(env *environment) *cobra.Command {
+	var f policyFile
+	cmd := &cobra.Command{
+		Use:   "bench FILE.wasm",
+		Short: "Measure time, fuel, allocations and memory, beside the native shipped policy",
+		Args:  wantArgs(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.read(args[0]); err != nil {
+				return err
+			}
+			ctx := c.Context()
+			return f.withPolicy(ctx, env, func(host *plugins.Host, p *kit.Policy) error { return f.bench(ctx, env, host, p) })
+		},
+	}
+	f.addFlags(cmd, true)
+	return cmd
+}
+
+func (f *policyFile) bench(ctx context.Context, env *environment, host *plugins.Host, p *kit.Policy) (err error) {
+	m, err := host.Compile(ctx, f.wasm)
+	if err != nil {
+		return f.refused(err)
+	}
+	hooks, err := f.hooks(m)
+	if err != nil {
+		return err
+	}
+	natives, err := host.NewSet(ctx, nil, f.info(2, 16, 1<<16))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, natives.Close(context.WithoutCancel(ctx))) }()
+	for _, h := range hooks {
+		if err := f.benchHook(ctx, env, p, natives, h); err != nil {
+			return fmt.Errorf("%s: %s: %w", f.path, h, err)
+		}
+	}
+	return f.endure(ctx, env, hooks)
+}
+
+func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Policy, natives *plugins.Set, h abi.Hook) error {
+	ask, err := kit.NativeAsker(h, natives)
+	if err != nil {
+		return err
+	}
+	native, err := f.layout.Bench(ctx, h, ask, nil, benchSeed, env.clock.Now)
+	if err != nil {
+		return err
+	}
+	rows, err := f.layout.Bench(ctx, h, p.Asker(h), func() uint64 { return p.Spent(h) }, benchSeed, env.clock.Now)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s beside %s in plain Go; host's encoding and checks included\n", h, f.name(), standard.Default(h))
+	fmt.Fprintf(&b, "%8s %14s %14s %8s %14s %12s\n", "records", "ns/record", "native", "ratio", "fuel/record", "allocs/call")
+	for i, r := range rows {
+		ratio := "-"
+		if native[i].NSPerRecord > 0 {
+			ratio = fmt.Sprintf("%.1f", r.NSPerRecord/native[i].NSPerRecord)
+		}
+		fmt.Fprintf(&b, "%8d %14.1f %14.1f %8s %14.1f %12.1f\n", r.Records, r.NSPerRecord, native[i].NSPerRecord, ratio, float64(r.Fuel)/float64(r.Records), r.Allocs)
+	}
+	return say(env, b.String())
+}
+
+// endure looks at the memory on the interpreter, which is the same as the compiler's: the same instructions ran.
+func (f *policyFile) endure(ctx context.Context, env *environment, hooks []abi.Hook) (err error) {
+	ref, err := kit.NewReference(ctx, f.wasm, plugins.DefaultFuel())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ref.Close(context.WithoutCancel(ctx))) }()
+	p, err := kit.Open(ctx, ref, f.options())
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		before := p.Pages(h)
+		if err := f.layout.Endure(ctx, p, h, benchSeed, enduredTicks); err != nil {
+			return fmt.Errorf("%s: %s: %w", f.path, h, err)
+		}
+		after := p.Pages(h)
+		if err := say(env, fmt.Sprintf("%s: memory after %d ticks: %d pages of 64 KiB, %d more than at the start\n", h, enduredTicks, after, after-before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newPolicyFuzzCommand(env *environment) *cobra.Command {
+	var f policyFile
+	o := kit.FuzzOptions{}
+	cmd := &cobra.Command{
+		Use:   "fuzz FILE.wasm",
+		Short: "Ask for answers to random batches: no fault, well-formed, the same on both engines",
+		Args:  wantArgs(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.Runs < 1 || o.Runs > 1<<24 {
+				return usage(fmt.Errorf("--runs %d: must be 1 to %d", o.Runs, 1<<24))
+			}
+			if err := f.read(args[0]); err != nil {
+				return err
+			}
+			return withHost(c.Context(), env, func(host *plugins.Host) error { return f.fuzz(c.Context(), env, host, o) })
+		},
+	}
+	f.addFlags(cmd, false)
+	cmd.Flags().IntVar(&o.Runs, "runs", 1000, "batches to ask")
+	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the batches")
+	return cmd
+}
+
+func (f *policyFile) fuzz(ctx context.Context, env *environment, host *plugins.Host, o kit.FuzzOptions) (err error) {
+	m, err := host.Compile(ctx, f.wasm)
+	if err != nil {
+		return f.refused(err)
+	}
+	ref, err := kit.NewReference(ctx, f.wasm, plugins.DefaultFuel())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ref.Close(context.WithoutCancel(ctx))) }()
+	o.Options = f.options()
+	res, err := f.layout.Fuzz(ctx, kit.Compiled(m), ref, o)
+	if err != nil {
+		return f.refused(err)
+	}
+	if res.Failure == nil {
+		return say(env, fmt.Sprintf("ok: %d batches, %d records, seed %d, %d declined; same answers and fuel on compiler and interpreter\n",
+			res.Runs, res.Records, o.Seed, res.Declined))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", res.Failure.Vector)
+	for _, line := range res.Failure.Lines {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	if err := say(env, b.String()); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: batch %d of seed %d, above: %s; repeat with: sluice policy fuzz --seed %d --runs %d %s", f.path, res.Failure.Run, o.Seed,
+		res.Failure.Lines[0], o.Seed, res.Failure.Run+1, f.path)
+}

@@ -1,0 +1,177 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"sluice/abi"
+	"sluice/plugins"
+)
+
+// BenchRow is the cost of one batch size.
+type BenchRow struct {
+	Records     int     // input records a call
+	NSPerRecord float64 // best of several samples; 0 under a clock that stands still
+	NSPerCall   float64
+	Allocs      float64 // of the host, a call
+	Fuel        uint64  // of one call; 0 for a native policy
+}
+
+// benchSamples of benchWork records each are taken; the best one counts, since a neighbour only ever adds.
+const (
+	benchSamples = 9
+	benchWork    = 1 << 15
+)
+
+// BenchSizes are the batch sizes that Bench measures.
+func BenchSizes() []int { return []int{1, 16, 256, 1024} }
+
+// Ask answers one batch; both a Policy's and a Runner's way of asking fit.
+type Ask func(tick uint64, n, nOut int, encode func(abi.Batch)) error
+
+// Asker makes an Ask of a policy.
+func (p *Policy) Asker(hook abi.Hook) Ask {
+	return func(tick uint64, n, nOut int, encode func(abi.Batch)) error {
+		a, err := p.Ask(hook, tick, 1, n, nOut, encode)
+		if err == nil && a.Fault != nil {
+			err = a.Fault
+		}
+		return err
+	}
+}
+
+// NativeAsker makes an Ask of the shipped default policy of a hook in plain Go, for comparison.
+func NativeAsker(hook abi.Hook, set *plugins.Set) (Ask, error) {
+	r := set.Runner(hook)
+	if r == nil {
+		return nil, fmt.Errorf("no native policy answers %s", hook)
+	}
+	return func(tick uint64, n, nOut int, encode func(abi.Batch)) error {
+		a, err := r.Run(tick, 1, n, nOut, encode)
+		if err == nil && a.Fault != nil {
+			err = a.Fault
+		}
+		return err
+	}, nil
+}
+
+// Bench measures the answers to one batch of each size, drawn from seed, host's encoding and checks included. now is a
+// monotonic clock, spent tells the fuel of the last call and may be nil. An error is the policy's failure, or ctx's.
+func (l *Layout) Bench(ctx context.Context, hook abi.Hook, ask Ask, spent func() uint64, seed uint64, now func() time.Duration) ([]BenchRow, error) {
+	h, ok := l.Hook(hook)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is not in it", ErrLayout, hook)
+	}
+	var rows []BenchRow
+	tick := uint64(0)
+	for _, n := range BenchSizes() {
+		d := l.drawExactly(rand.New(rand.NewPCG(seed, uint64(n))), &h, n)
+		encode := d.encode
+		one := func() error {
+			tick++
+			return ask(tick, d.n, d.nOut, encode)
+		}
+		calls := max(benchWork/n, 16)
+		row := BenchRow{Records: n}
+		for range 4 {
+			if err := one(); err != nil {
+				return nil, err
+			}
+		}
+		if spent != nil {
+			row.Fuel = spent()
+		}
+		best := time.Duration(-1)
+		for range benchSamples {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			start := now()
+			for range calls {
+				if err := one(); err != nil {
+					return nil, err
+				}
+			}
+			if took := now() - start; best < 0 || took < best {
+				best = took
+			}
+		}
+		row.NSPerCall = float64(best.Nanoseconds()) / float64(calls)
+		row.NSPerRecord = row.NSPerCall / float64(n)
+		var err error
+		if row.Allocs, err = allocs(one); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// allocs counts the heap allocations of a call. Those of the runtime's own work may be counted too, so the smallest of
+// some samples is the call's.
+func allocs(one func() error) (float64, error) {
+	const calls, samples = 64, 5
+	var before, after runtime.MemStats
+	best := -1.0
+	for range samples {
+		runtime.ReadMemStats(&before)
+		for range calls {
+			if err := one(); err != nil {
+				return 0, err
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if got := float64(after.Mallocs-before.Mallocs) / calls; best < 0 || got < best {
+			best = got
+		}
+	}
+	if best < 1.0/8 { // a stray allocation of another goroutine, not one a call
+		best = 0
+	}
+	return best, nil
+}
+
+// drawExactly is draw with a fixed number of records, all of them candidates.
+func (l *Layout) drawExactly(r *rand.Rand, h *HookLayout, n int) drawn {
+	d := l.draw(r, h, 0)
+	d.n, d.in = n, make([]byte, n*h.In.Size)
+	for i := range n {
+		l.fill(r, &h.In, d.in[i*h.In.Size:(i+1)*h.In.Size])
+	}
+	if f, ok := h.Globals.field(candidates); ok {
+		f.put(d.globals, uint64(n))
+	}
+	d.nOut = h.outs(n, d.globals)
+	return d
+}
+
+// Endure has a policy answer ticks batches of up to 64 records. The error is the first fault.
+func (l *Layout) Endure(ctx context.Context, p *Policy, hook abi.Hook, seed uint64, ticks int) error {
+	h, ok := l.Hook(hook)
+	if !ok {
+		return fmt.Errorf("%w: %s is not in it", ErrLayout, hook)
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	var batches []drawn
+	for range 32 {
+		batches = append(batches, l.draw(r, &h, 64))
+	}
+	for tick := range ticks {
+		if tick%256 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d := &batches[tick%len(batches)]
+		a, err := p.Ask(hook, uint64(tick)+1, 1, d.n, d.nOut, d.encode)
+		if err != nil {
+			return err
+		}
+		if a.Fault != nil {
+			return errors.Join(fmt.Errorf("tick %d of %d", tick+1, ticks), a.Fault)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package kittest
+
+import "slices"
+
+// Import is an imported function; Params has one letter a parameter, i for i32 and l for i64. It returns an i32.
+type Import struct{ Module, Name, Params string }
+
+// Export is an exported function (i32) -> i32: the batch's address in local 0, with two more i32 locals, 1 and 2. Body is
+// its code without the final end and leaves the status on the stack.
+type Export struct {
+	Name string
+	Body []byte
+}
+
+// Instructions that the bodies here are made of.
+const (
+	opUnreachable = 0x00
+	opBlock       = 0x02
+	opLoop        = 0x03
+	opIf          = 0x04
+	opElse        = 0x05
+	opEnd         = 0x0B
+	opBr          = 0x0C
+	opBrIf        = 0x0D
+	opDrop        = 0x1A
+	opGet         = 0x20
+	opSet         = 0x21
+	opLoad        = 0x28
+	opLoad8       = 0x2D
+	opStore8      = 0x3A
+	opGrow        = 0x40
+	opConst       = 0x41
+	opEqz         = 0x45
+	opEq          = 0x46
+	opAdd         = 0x6A
+	opSub         = 0x6B
+	opMul         = 0x6C
+	typeI64       = 0x7E
+	typeI32       = 0x7F
+	typeEmpty     = 0x40
+)
+
+// Const is an i32 constant.
+func Const(v int32) []byte {
+	out := []byte{opConst}
+	for {
+		b := byte(v & 0x7F)
+		v >>= 7
+		if v == 0 && b&0x40 == 0 || v == -1 && b&0x40 != 0 {
+			return append(out, b)
+		}
+		out = append(out, b|0x80)
+	}
+}
+
+// Unreachable traps.
+func Unreachable() []byte { return []byte{opUnreachable} }
+
+// Spin never ends.
+func Spin() []byte { return cat([]byte{opLoop, typeEmpty, opBr, 0, opEnd}, Const(0)) }
+
+// Leak grows the memory by pages a call and returns status 0.
+func Leak(pages int32) []byte { return cat(Const(pages), []byte{opGrow, 0, opDrop}, Const(0)) }
+
+// Votes is a gate: value, an i32 expression that finds the input record's address in local 2, becomes the first byte of
+// each output record. The status is 0.
+func Votes(value []byte) []byte {
+	header := func(at byte) []byte { return []byte{opGet, 0, opLoad, 2, at} }
+	const n, inOff, outOff = 32, 40, 48
+	return cat(
+		Const(0), []byte{opSet, 1}, // index
+		[]byte{opBlock, typeEmpty, opLoop, typeEmpty},
+		header(n), []byte{opGet, 1, opSub, opEqz, opBrIf, 1},
+		[]byte{opGet, 0}, header(inOff), []byte{opAdd, opGet, 1}, header(36), []byte{opMul, opAdd, opSet, 2},
+		[]byte{opGet, 0}, header(outOff), []byte{opAdd, opGet, 1}, header(44), []byte{opMul, opAdd},
+		value, []byte{opStore8, 0, 0},
+		[]byte{opGet, 1}, Const(1), []byte{opAdd, opSet, 1, opBr, 0, opEnd, opEnd},
+		Const(0))
+}
+
+// InByte is the input record's byte at an offset, for Votes.
+func InByte(at byte) []byte { return []byte{opGet, 2, opLoad8, 0, at} }
+
+// Module assembles a module with marker, arenas, configure, a memory of eight pages and the given exports.
+func Module(exports ...Export) []byte { return ModuleWith(nil, exports...) }
+
+// ModuleWith is Module with imports.
+func ModuleWith(imports []Import, exports ...Export) []byte {
+	// Types: 0 (i32, i32) -> i32, 1 (i32) -> i32, 2 () -> (), then one an import.
+	types := [][]byte{{0x60, 2, typeI32, typeI32, 1, typeI32}, {0x60, 1, typeI32, 1, typeI32}, {0x60, 0, 0}}
+	var imported, functions, named, bodies [][]byte
+	for _, i := range imports {
+		t := []byte{0x60, byte(len(i.Params))}
+		for _, c := range i.Params {
+			t = append(t, map[rune]byte{'i': typeI32, 'l': typeI64}[c])
+		}
+		imported = append(imported, cat(name(i.Module), name(i.Name), []byte{0, byte(len(types))}))
+		types = append(types, append(t, 1, typeI32))
+	}
+	add := func(export string, typ byte, locals, body []byte) {
+		functions = append(functions, []byte{typ})
+		named = append(named, cat(name(export), []byte{0}, uleb(len(imports)+len(functions)-1)))
+		b := cat(locals, body, []byte{opEnd})
+		bodies = append(bodies, cat(uleb(len(b)), b))
+	}
+	none := []byte{0}
+	add("sluice_abi_1", 2, none, nil)
+	// IN at 64 KiB, every other arena 256 bytes from the next, from 1 KiB on.
+	add("sluice_arena", 0, none, cat([]byte{opGet, 0}, Const(1), []byte{opEq, opIf, typeI32}, Const(65536), []byte{opElse, opGet, 0},
+		Const(256), []byte{opMul}, Const(1024), []byte{opAdd, opEnd}))
+	add("sluice_configure", 1, none, Const(0))
+	for _, e := range exports {
+		add(e.Name, 1, []byte{1, 2, typeI32}, e.Body)
+	}
+	named = append(named, cat(name("memory"), []byte{2, 0}))
+	out := cat([]byte("\x00asm\x01\x00\x00\x00"), section(1, list(types)))
+	if len(imports) > 0 {
+		out = append(out, section(2, list(imported))...)
+	}
+	return cat(out, section(3, list(functions)), section(5, []byte{1, 0, 8}), section(7, list(named)), section(10, list(bodies)))
+}
+
+func cat(parts ...[]byte) []byte { return slices.Concat(parts...) }
+
+func uleb(v int) []byte {
+	var out []byte
+	for v > 0x7F {
+		out, v = append(out, byte(v)|0x80), v>>7
+	}
+	return append(out, byte(v))
+}
+
+func section(id byte, content []byte) []byte { return cat([]byte{id}, uleb(len(content)), content) }
+
+func name(s string) []byte { return append(uleb(len(s)), s...) }
+
+func list(items [][]byte) []byte { return append(uleb(len(items)), slices.Concat(items...)...) }

@@ -1,0 +1,81 @@
+package plugins
+
+import (
+	"errors"
+	"math"
+
+	"sluice/plugins/wasmbin"
+)
+
+// Fuel is what one call of a hook over n records may spend: Base + PerRecord x n, in units of about one instruction. It is
+// the only bound on a call's time (the host's work for the guest is paid from it too), and the same on every rank, engine and machine.
+type Fuel struct{ Base, PerRecord uint64 }
+
+// DefaultFuel leaves room for a collection of a Go guest's heap within a call.
+func DefaultFuel() Fuel { return Fuel{Base: 20_000_000, PerRecord: 10_000} }
+
+const (
+	// loadFuel is what each call outside the hooks may spend: _initialize, sluice_arena, sluice_configure.
+	loadFuel int64 = 200_000_000
+	maxFuel  int64 = math.MaxInt64 / 2
+)
+
+// or is f, or other where f is zero.
+func (f Fuel) or(other Fuel) Fuel {
+	if f == (Fuel{}) {
+		return other
+	}
+	return f
+}
+
+// budget is the fuel of a call with n records.
+func (f Fuel) budget(n int) int64 {
+	records := uint64(max(n, 0))
+	if f.Base > uint64(maxFuel) || (records > 0 && f.PerRecord > (uint64(maxFuel)-f.Base)/records) {
+		return maxFuel
+	}
+	return int64(f.Base + f.PerRecord*records)
+}
+
+// costs is what modules are metered with.
+func costs() wasmbin.Costs { return wasmbin.DefaultCosts() }
+
+// limits is what modules are verified against.
+func limits(pages uint32) wasmbin.Limits {
+	l := wasmbin.DefaultLimits()
+	l.MemoryPages = pages
+	for _, s := range stubs() {
+		l.Imports = append(l.Imports, wasmbin.ImportName{Module: wasiModule, Name: s.name})
+	}
+	l.Imports = append(l.Imports, wasmbin.ImportName{Module: wasiModule, Name: procExit})
+	return l
+}
+
+// prepare verifies a module and meters it. A refusal is a *Fault of class load_rejected; its kind is the verifier's rule.
+func prepare(wasm []byte, pages uint32) ([]byte, error) {
+	m, err := wasmbin.Decode(wasm)
+	if err != nil {
+		return nil, refused(err)
+	}
+	for _, i := range m.Imports {
+		if err := checkImports([]importName{{i.Module, i.Name}}); err != nil {
+			return nil, err
+		}
+	}
+	if err := wasmbin.Verify(m, limits(pages)); err != nil {
+		return nil, refused(err)
+	}
+	metered, err := wasmbin.Meter(m, costs())
+	if err != nil {
+		return nil, refused(err)
+	}
+	return metered, nil
+}
+
+func refused(err error) *Fault {
+	var e *wasmbin.Error
+	if errors.As(err, &e) && e.Rule != wasmbin.RuleMalformed {
+		return reject(e.Rule, "%v", err)
+	}
+	return reject("not_wasm", "not a WebAssembly module that this host runs: %v", err)
+}

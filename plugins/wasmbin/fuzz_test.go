@@ -1,0 +1,97 @@
+package wasmbin
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// accepted says whether an engine takes a module.
+func accepted(wasm []byte) error {
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, engines()["interpreter"])
+	_, err := rt.CompileModule(ctx, wasm)
+	if closing := rt.Close(ctx); closing != nil {
+		return closing
+	}
+	return err
+}
+
+// checkBytes holds for any bytes at all: nothing panics, what decodes encodes to the same again, and a verified module is
+// valid after metering exactly if it was before.
+func checkBytes(t *testing.T, wasm []byte) (verified bool) {
+	m, err := Decode(wasm)
+	if err != nil {
+		return false
+	}
+	first := m.Encode()
+	d, err := Decode(first)
+	if err != nil {
+		t.Fatalf("what was encoded does not decode: %v\n%x", err, wasm)
+	}
+	if string(d.Encode()) != string(first) {
+		t.Fatalf("encoding is not stable\n%x", wasm)
+	}
+	verr := Verify(m, shippedLimits(m))
+	out, merr := Meter(m, DefaultCosts())
+	if verr != nil {
+		return false
+	}
+	if merr != nil {
+		t.Fatalf("a verified module cannot be metered: %v\n%x", merr, wasm)
+	}
+	m.Customs = nil // the engine reads the names in one of them
+	before, after := accepted(m.Encode()), accepted(out)
+	if (before == nil) != (after == nil) {
+		t.Fatalf("the engine says %v of the module, %v of the metered one\n%x", before, after, wasm)
+	}
+	return true
+}
+
+func FuzzModule(f *testing.F) {
+	f.Add(everything().Encode())
+	f.Add(build(counting()).Encode())
+	for seed := range uint64(6) {
+		f.Add(newGenerator(seed, shape{floats: true, memory: true, wild: seed%2 == 0}).module().Encode())
+	}
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		if len(wasm) < 1<<14 {
+			checkBytes(t, wasm)
+		}
+	})
+}
+
+// Bits flipped and bytes put in or left out, anywhere.
+func TestDamagedModules(t *testing.T) {
+	verified := 0
+	for _, seed := range seeds() {
+		r := rand.New(rand.NewPCG(seed, 0xDA))
+		wasm := newGenerator(seed, shape{floats: true, memory: true, wild: true}).module().Encode()
+		for range 20 {
+			bad := append([]byte{}, wasm...)
+			for range 1 + r.IntN(2) {
+				at := 8 + r.IntN(len(bad)-8)
+				switch r.IntN(4) {
+				case 0:
+					bad = append(bad[:at], bad[at+1:]...)
+				case 1:
+					bad = append(bad[:at], append([]byte{byte(r.Uint32())}, bad[at:]...)...)
+				default:
+					bad[at] ^= 1 << r.IntN(8)
+				}
+			}
+			if checkBytes(t, bad) {
+				verified++
+			}
+			if t.Failed() {
+				t.Fatalf("-seed %d", seed)
+			}
+		}
+	}
+	if *seedFlag == 0 && verified == 0 {
+		t.Error("no damaged module was verified: nothing was compared")
+	}
+	t.Logf("%d of %d damaged modules verified", verified, 20*len(seeds()))
+}
