@@ -36,3 +36,18 @@ func openCacheDir(dir string) (string, error) {
 	}
 	return filepath.Join(dir, engineVersion), nil
 }
+
+// emptyCacheDir removes what the engine has written below a folder that openCacheDir made. The folder is this engine's
+// alone, and everything in it can be made again.
+func emptyCacheDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("empty plugin cache directory: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("empty plugin cache directory: %w", err)
+		}
+	}
+	return nil
+}

@@ -22,7 +22,19 @@ type wazeroEngine struct {
 	cacheDir    string // empty: no cache
 }
 
-func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (_ program, err error) {
+// compile compiles a module that the verifier has accepted. Where that fails with a cache, a damaged file of the cache
+// is the likely reason, and would be for ever: the cache is emptied and the module compiled once more.
+func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (program, error) {
+	p, err := e.compileOnce(ctx, wasm)
+	if err != nil && e.cacheDir != "" && !e.interpret {
+		if emptied := emptyCacheDir(e.cacheDir); emptied == nil {
+			p, err = e.compileOnce(ctx, wasm)
+		}
+	}
+	return p, err
+}
+
+func (e *wazeroEngine) compileOnce(ctx context.Context, wasm []byte) (_ program, err error) {
 	p := &wazeroProgram{}
 	// wazero panics where the platform cannot run the compiler; a policy that cannot be loaded is an error here.
 	defer func() {
