@@ -286,7 +286,7 @@ func TestStatusOfAnEnd(t *testing.T) {
 		{"peer lost", schedule.FinishFailed, abi.ReasonPeerLost, 500, true},
 		{"capacity", schedule.FinishFailed, abi.ReasonCapacity, 500, false},
 		{"save failed", schedule.FinishFailed, abi.ReasonRetractionSaveFailed, 500, true},
-		{"resync", schedule.FinishFailed, abi.ReasonResync, 503, false},
+		{"resync", schedule.FinishFailed, abi.ReasonResync, 503, true},
 		{"aborted", schedule.FinishAborted, abi.ReasonAborted, 0, false},
 		{"deadline", schedule.FinishAborted, abi.ReasonDeadline, 504, false},
 	} {

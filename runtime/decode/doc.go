@@ -6,6 +6,13 @@
 // starts at least Pace after the one before, an idle group waits for work or for IdleTick. The other ranks meet
 // it at the exchange.
 //
+// # The way in
+//
+// A request is written down as a message of the ingress stream on its client's goroutine, and only numbered and handed
+// to rank 0's leader under the mutex, which the tick needs too. Until a ballot has carried, or been promised, a byte of
+// the message, an abort or a closed stream takes it back: the request ends here, and the group never hears of it. What
+// waits in the stream is bounded in bytes, by Options.StreamBytes; beyond that requests are refused as a full queue is.
+//
 // # Failure
 //
 // Ranks that disagree (a bug, a flipped bit) are found by the next exchange before anything of it is used, and made

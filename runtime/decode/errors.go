@@ -144,15 +144,15 @@ func transferReasons() []abi.Reason {
 		abi.ReasonPeerLost, abi.ReasonDeadline, abi.ReasonHandshakeFailed, abi.ReasonDuplicate, abi.ReasonUnknown}
 }
 
-// Retryable says whether a request that ended so may succeed when it is sent again at once: the end was the
-// server's fault, of this attempt alone, and not the request's.
+// Retryable says whether a request that ended so may succeed when it is sent again, once the instance is ready: the
+// end was the server's fault, of this attempt alone, and not the request's.
 func Retryable(f *server.Finish) bool {
 	if f == nil || f.Type != server.FinishAbort {
 		return false
 	}
 	switch f.ErrType {
 	case "restore_failed", "transfer_failed", "coverage_differs", "stamp_differs", "stale_reference", "peer_lost",
-		"retraction_save_failed", "resume_failed", "bad_bytes", "handshake_failed", "storage_failed":
+		"retraction_save_failed", "resume_failed", "bad_bytes", "handshake_failed", "storage_failed", "dropped_by_resync":
 		return true
 	}
 	return false

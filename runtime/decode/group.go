@@ -93,10 +93,13 @@ func (in *Instance) assemble(epoch uint64, f *Formation, policies []*rank.Polici
 	if len(f.Peers) == 0 {
 		return nil, errors.New("no prefill peer: nothing could ever be transferred")
 	}
-	g := &group{in: in, epoch: epoch, f: f, leader: rank.NewLeader(), peer: f.Peers[0].ID, ended: make(chan struct{}),
+	g := &group{in: in, epoch: epoch, f: f, leader: rank.NewLeaderOf(in.o.StreamBytes), peer: f.Peers[0].ID, ended: make(chan struct{}),
 		nudge: make(chan struct{}, 1), refresh: make(chan struct{}, 1), fenced: make(chan Peer, 64)}
 	var err error
 	if g.exchange, err = inproc.New(n, in.o.Deadline, in.o.Clock); err != nil {
+		return nil, err
+	}
+	if err := g.exchange.Reset(epoch); err != nil {
 		return nil, err
 	}
 	if g.model, err = model.NewGroup(n, in.o.VocabSize, in.o.Clock); err != nil {

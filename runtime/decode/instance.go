@@ -37,7 +37,6 @@ type Instance struct {
 	waiting  int // of byID: not admitted yet
 	lastID   uint64
 	lastRoom uint64
-	message  []byte // scratch of Submit
 	flushes  []*flush
 	base     tally // what the groups before this one have counted
 }

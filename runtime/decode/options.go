@@ -63,6 +63,9 @@ type Options struct {
 	Pace time.Duration
 	// MaxQueue is how many requests may wait for admission; one more is refused with server.ErrQueueFull.
 	MaxQueue int
+	// StreamBytes is how many bytes of prompts, at 4 a token, may wait to be told to the ranks; one more request is
+	// refused with server.ErrQueueFull. 0: rank.DefaultStreamBytes.
+	StreamBytes int
 	// MaxRequestTokens bounds prompt and answer of one request together; 0: what fills L1.
 	MaxRequestTokens int
 	VocabSize        int // of the model, see model.Join
@@ -104,6 +107,12 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("decode: the exchange deadline is %v, it must be more than 0", o.Deadline)
 	case o.MaxQueue < 1:
 		return o, fmt.Errorf("decode: room for %d waiting requests, it must be 1 or more", o.MaxQueue)
+	}
+	if o.StreamBytes < 0 {
+		return o, fmt.Errorf("decode: room for %d bytes of prompts, it must not be negative", o.StreamBytes)
+	}
+	if o.StreamBytes == 0 {
+		o.StreamBytes = rank.DefaultStreamBytes
 	}
 	if o.Policies != nil && o.Policies.Host == nil {
 		return o, errors.New("decode: policies are to be made, and no plugin host is given")

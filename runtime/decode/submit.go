@@ -2,9 +2,11 @@ package decode
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 
+	"sluice/abi"
 	"sluice/kvcache/index"
 	"sluice/runtime/schedule"
 	"sluice/runtime/server"
@@ -25,35 +27,72 @@ func (in *Instance) Submit(ctx context.Context, r server.Request) (server.Stream
 	if err := in.fits(&r); err != nil {
 		return nil, err
 	}
-	key := in.Key(r.Namespace)
+	in.mu.Lock()
+	err := in.refuses(&r)
+	in.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	// The tick needs the mutex too, so a prompt is written down outside it and only numbered under it.
+	message := encode(&r, in.Key(r.Namespace))
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	switch {
-	case in.stopping:
-		return nil, server.ErrStopping
-	case in.down != nil:
-		return nil, &server.RequestError{Status: http.StatusServiceUnavailable, Message: in.down.Error() + "; send the request again later"}
-	case in.byRID[r.RID] != nil:
-		return nil, fmt.Errorf("rid %q: %w", r.RID, server.ErrDuplicate)
-	case r.Room != 0 && in.rooms[r.Room] != nil:
-		return nil, fmt.Errorf("room %d: %w", r.Room, server.ErrDuplicate)
-	case in.waiting >= in.o.MaxQueue:
-		return nil, fmt.Errorf("%d requests wait: %w", in.waiting, server.ErrQueueFull)
+	if err := in.refuses(&r); err != nil {
+		return nil, err
 	}
 	room := r.Room
 	for room == 0 || room != r.Room && in.rooms[room] != nil {
 		in.lastRoom++
 		room = in.lastRoom
 	}
-	in.lastID++
-	q := &request{id: in.lastID, room: room, rid: r.RID}
+	q := &request{id: in.lastID + 1, room: room, rid: r.RID}
+	number(message, q.id, room, in.group.peer)
+	if !in.group.leader.Add(message) {
+		return nil, fmt.Errorf("%d bytes of prompts wait for the ranks: %w", in.group.leader.Bytes(), server.ErrQueueFull)
+	}
+	in.lastID = q.id
 	q.queue = server.NewStream(min(r.MaxNewTokens, maxUnread), func() { in.abandon(q) })
 	in.byID[q.id], in.byRID[q.rid], in.rooms[q.room] = q, q, q
 	in.waiting++
-	in.message = schedule.AppendAdd(in.message[:0], &schedule.Request{ID: q.id, Room: room, Peer: in.group.peer, Tenant: r.Tenant,
-		Priority: r.Priority, Limit: uint32(r.MaxNewTokens), IgnoreEOS: r.IgnoreEOS, Key: key, Stops: r.StopTokens, Tokens: r.Tokens})
-	in.group.leader.Add(in.message)
 	return q.queue, nil
+}
+
+// refuses says why a request is not taken now, whatever its size. The caller holds mu.
+func (in *Instance) refuses(r *server.Request) error {
+	switch {
+	case in.stopping:
+		return server.ErrStopping
+	case in.down != nil:
+		return &server.RequestError{Status: http.StatusServiceUnavailable, Message: in.down.Error() + "; send the request again later"}
+	case in.byRID[r.RID] != nil:
+		return fmt.Errorf("rid %q: %w", r.RID, server.ErrDuplicate)
+	case r.Room != 0 && in.rooms[r.Room] != nil:
+		return fmt.Errorf("room %d: %w", r.Room, server.ErrDuplicate)
+	case in.waiting >= in.o.MaxQueue:
+		return fmt.Errorf("%d requests wait: %w", in.waiting, server.ErrQueueFull)
+	}
+	return nil
+}
+
+// Where a request's message of the ingress stream has what is known only once it is taken; see schedule.AppendAdd.
+const (
+	messageID   = 5
+	messageRoom = messageID + 8
+	messagePeer = messageRoom + 8
+	messageRest = 64 // more than what a message has beside its lists
+)
+
+// encode writes a request down as a message of the ingress stream that lacks its numbers.
+func encode(r *server.Request, key []byte) []byte {
+	return schedule.AppendAdd(make([]byte, 0, messageRest+len(key)+4*len(r.StopTokens)+4*len(r.Tokens)), &schedule.Request{Tenant: r.Tenant,
+		Priority: r.Priority, Limit: uint32(r.MaxNewTokens), IgnoreEOS: r.IgnoreEOS, Key: key, Stops: r.StopTokens, Tokens: r.Tokens})
+}
+
+// number puts the numbers into a message of encode.
+func number(message []byte, id, room uint64, peer uint32) {
+	binary.LittleEndian.PutUint64(message[messageID:], id)
+	binary.LittleEndian.PutUint64(message[messageRoom:], room)
+	binary.LittleEndian.PutUint32(message[messagePeer:], peer)
 }
 
 // fits refuses what no pool of this instance can ever hold.
@@ -90,9 +129,16 @@ func (in *Instance) abandon(r *request) {
 	in.abort(r)
 }
 
-// abort puts the request into the ballot's urgent slot. The caller holds mu.
+// abort ends a live request as its client wishes: here, where the group has heard nothing of it, and otherwise by the
+// ballot's urgent slot. The caller holds mu.
 func (in *Instance) abort(r *request) {
-	if in.group != nil {
+	switch {
+	case in.group == nil:
+	case in.group.leader.Withdraw(r.id):
+		in.base.finished[schedule.FinishAborted]++
+		in.forget(r)
+		r.queue.Push(server.Event{Finish: finishOf(&schedule.Effect{Finish: schedule.FinishAborted, Reason: abi.ReasonAborted}, 0)})
+	default:
 		in.group.leader.Abort(r.id)
 	}
 }
@@ -113,10 +159,11 @@ func (in *Instance) Abort(rid string) bool {
 func (in *Instance) AbortAll() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	n := len(in.byID)
 	for _, r := range in.byID {
 		in.abort(r)
 	}
-	return len(in.byID)
+	return n
 }
 
 // Flush implements server.Engine: it waits for copies that are under way, and for the apply.

@@ -196,7 +196,7 @@ func (r *Rank) Prepare(now time.Duration) (*collective.Vector, error) {
 	digest := tokenDigest(r.tokens)
 	s.SetTokenDigest(&b, digest)
 	if r.o.Leader != nil {
-		if err := r.o.Leader.fill(s, &b, now); err != nil {
+		if err := r.o.Leader.fill(s, &b, now, r.o.Schedule.IngressSlice); err != nil {
 			return nil, err
 		}
 		r.fillTokens(&b)

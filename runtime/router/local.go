@@ -29,6 +29,9 @@ import (
 // ages in ticks that mean about milliseconds.
 const DefaultPace = time.Millisecond
 
+// reformDeadlines is how many exchange deadlines a retry waits for the decode group to form again.
+const reformDeadlines = 5
+
 // peerID is the number of the one prefill instance.
 const peerID = 1
 
@@ -91,7 +94,8 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Router, err = New(Options{Decode: l.decode, Prefill: current{l}, Retries: o.Config.Router.Retries, Logger: o.Logger, Registry: o.Registry})
+	l.Router, err = New(Options{Decode: l.decode, Prefill: current{l}, Retries: o.Config.Router.Retries,
+		ReformWait: reformDeadlines * d.ExchangeDeadline, Clock: o.Clock, Logger: o.Logger, Registry: o.Registry})
 	if err != nil {
 		return nil, errors.Join(err, l.decode.Close(ctx))
 	}
@@ -143,6 +147,9 @@ func (l *Local) Close(ctx context.Context) error { return l.decode.Close(ctx) }
 type current struct{ l *Local }
 
 func (c current) Submit(r transfer.Request) error { return c.l.prefill.Load().Submit(r) }
+
+// Abort leaves a room that a rank knows to that rank's cancel, which goes through the ballot.
+func (c current) Abort(room uint64) { c.l.prefill.Load().Forget(room) }
 
 func shapeOf(c *config.Config) model.Shape {
 	return model.Shape{Layers: c.Model.Layers, BytesPerTokenLayer: c.Model.BytesPerTokenLayer * c.Decode.Ranks,

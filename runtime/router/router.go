@@ -7,17 +7,22 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/internal/clock"
 	"sluice/internal/metrics"
 	"sluice/runtime/server"
 	"sluice/runtime/transfer"
 )
 
-// Prefill is the prefill side: *transfer.Prefill, or what stands for the one of the present epoch.
+// Prefill is the prefill side of the present epoch.
 type Prefill interface {
 	Submit(transfer.Request) error
+	// Abort says that a room which was submitted has ended for its client, by leaving or by a failure: where no rank has
+	// asked about it, the prompt is forgotten. It does nothing for a room that is over.
+	Abort(room uint64)
 }
 
 // Decode is the decode side: *decode.Instance.
@@ -29,11 +34,13 @@ type Decode interface {
 
 // Options make a Router.
 type Options struct {
-	Decode   Decode
-	Prefill  Prefill
-	Retries  int // times that a failed request is sent again
-	Logger   *slog.Logger
-	Registry *metrics.Registry
+	Decode     Decode
+	Prefill    Prefill
+	Retries    int           // times that a failed request is sent again
+	ReformWait time.Duration // longest wait for a decode group to form again before a retry
+	Clock      clock.Clock
+	Logger     *slog.Logger
+	Registry   *metrics.Registry
 }
 
 // Router is the server.Engine of one prefill and one decode instance.
@@ -51,11 +58,11 @@ var _ server.Engine = (*Router)(nil)
 
 // New makes a router.
 func New(o Options) (*Router, error) {
-	if o.Decode == nil || o.Prefill == nil || o.Logger == nil || o.Registry == nil {
-		return nil, errors.New("router: decode, prefill, logger and registry are all needed")
+	if o.Decode == nil || o.Prefill == nil || o.Clock == nil || o.Logger == nil || o.Registry == nil {
+		return nil, errors.New("router: decode, prefill, clock, logger and registry are all needed")
 	}
-	if o.Retries < 0 {
-		return nil, fmt.Errorf("router: %d retries; they must be 0 or more", o.Retries)
+	if o.Retries < 0 || o.ReformWait < 0 {
+		return nil, fmt.Errorf("router: %d retries and a wait of %v; they must be 0 or more", o.Retries, o.ReformWait)
 	}
 	r := &Router{o: o, live: make(map[string]*call), rooms: make(map[uint64]*call)}
 	r.retries = o.Registry.NewCounter("router_retries_total", "Requests sent again after an attempt that failed before its first token.")
@@ -68,7 +75,7 @@ func New(o Options) (*Router, error) {
 // Submit implements server.Engine. A bootstrap host and port say nothing here: the one prefill instance is this
 // process's own.
 func (r *Router) Submit(ctx context.Context, q server.Request) (server.Stream, error) {
-	c := &call{router: r, request: q, left: r.o.Retries, room: q.Room}
+	c := &call{router: r, request: q, left: r.o.Retries, room: q.Room, stirred: make(chan struct{}, 1)}
 	r.mu.Lock()
 	switch {
 	case r.live[q.RID] != nil:
@@ -83,17 +90,17 @@ func (r *Router) Submit(ctx context.Context, q server.Request) (server.Stream, e
 		r.rooms[q.Room] = c
 	}
 	r.mu.Unlock()
-	inner, err := r.attempt(ctx, &c.request)
+	inner, room, err := r.attempt(ctx, &c.request)
 	if err != nil {
 		r.forget(c)
 		return nil, err
 	}
-	c.enter(inner)
+	c.enter(inner, room)
 	return c, nil
 }
 
 // attempt hands a request to decode and to prefill under a room of its own.
-func (r *Router) attempt(ctx context.Context, q *server.Request) (server.Stream, error) {
+func (r *Router) attempt(ctx context.Context, q *server.Request) (server.Stream, uint64, error) {
 	r.mu.Lock()
 	r.lastRoom++
 	room := r.lastRoom
@@ -102,20 +109,21 @@ func (r *Router) attempt(ctx context.Context, q *server.Request) (server.Stream,
 	sent.Room = room
 	inner, err := r.o.Decode.Submit(ctx, sent)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// Decode asks the peer about the room until the peer knows it, so it may come second, and what decode
 	// refuses never reaches the peer.
 	err = r.o.Prefill.Submit(transfer.Request{Room: room, Namespace: string(r.o.Decode.Key(q.Namespace)), Tokens: q.Tokens})
 	if err == nil {
-		return inner, nil
+		return inner, room, nil
 	}
 	inner.Close()
+	r.o.Prefill.Abort(room)
 	status := http.StatusServiceUnavailable
 	if errors.Is(err, transfer.ErrRefused) {
 		status = http.StatusBadRequest
 	}
-	return nil, &server.RequestError{Status: status, Message: "prefill: " + err.Error()}
+	return nil, 0, &server.RequestError{Status: status, Message: "prefill: " + err.Error()}
 }
 
 // forget frees a call's id and room. It is idempotent, and leaves a later holder alone.

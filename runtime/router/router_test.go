@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"sluice/internal/clock"
 	"sluice/internal/log"
 	"sluice/internal/metrics"
 	"sluice/runtime/server"
@@ -20,6 +23,7 @@ type fakeDecode struct {
 	live    map[string]*attempt
 	all     []*attempt
 	refuse  error
+	down    error // what Ready says
 	aborted []string
 	flushes int
 	onTake  func(n int) // called with no lock held once the nth attempt, from 1, is taken
@@ -86,13 +90,30 @@ func (d *fakeDecode) Abort(rid string) bool {
 func (d *fakeDecode) AbortAll() int               { return 0 }
 func (d *fakeDecode) Flush(context.Context) error { d.flushes++; return nil }
 func (d *fakeDecode) Info() server.ServerInfo     { return server.ServerInfo{DisaggregationMode: "decode"} }
-func (d *fakeDecode) Ready() error                { return d.refuse }
-func (d *fakeDecode) Key(ns string) []byte        { return []byte("key of " + ns) }
+func (d *fakeDecode) Ready() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.down
+}
+func (d *fakeDecode) Key(ns string) []byte { return []byte("key of " + ns) }
 
 type fakePrefill struct {
-	mu     sync.Mutex
-	taken  []transfer.Request
-	refuse error
+	mu      sync.Mutex
+	taken   []transfer.Request
+	aborted []uint64
+	refuse  error
+}
+
+func (p *fakePrefill) Abort(room uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.aborted = append(p.aborted, room)
+}
+
+func (p *fakePrefill) aborts() []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.aborted)
 }
 
 func (p *fakePrefill) Submit(q transfer.Request) error {
@@ -109,13 +130,16 @@ type fakes struct {
 	*Router
 	decode  *fakeDecode
 	prefill *fakePrefill
+	clock   *clock.Virtual
 	reg     *metrics.Registry
 }
 
+const reformWait = 10 * time.Second
+
 func newFakes(t *testing.T, retries int) *fakes {
 	t.Helper()
-	f := &fakes{decode: &fakeDecode{live: map[string]*attempt{}}, prefill: &fakePrefill{}, reg: metrics.New()}
-	r, err := New(Options{Decode: f.decode, Prefill: f.prefill, Retries: retries, Logger: log.Discard(), Registry: f.reg})
+	f := &fakes{decode: &fakeDecode{live: map[string]*attempt{}}, prefill: &fakePrefill{}, clock: clock.NewVirtual(), reg: metrics.New()}
+	r, err := New(Options{Decode: f.decode, Prefill: f.prefill, Retries: retries, ReformWait: reformWait, Clock: f.clock, Logger: log.Discard(), Registry: f.reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +149,10 @@ func newFakes(t *testing.T, retries int) *fakes {
 
 func failed() *server.Finish {
 	return &server.Finish{Type: server.FinishAbort, Status: 500, Message: "HiCache restore failed", ErrType: "restore_failed"}
+}
+
+func dropped() *server.Finish {
+	return &server.Finish{Type: server.FinishAbort, Status: 503, Message: "the group re-formed", ErrType: "dropped_by_resync"}
 }
 
 func (f *fakes) retried(t *testing.T) int {
@@ -176,7 +204,8 @@ func TestWhatIsNotRetried(t *testing.T) {
 		abort  bool // the client asked for an abort before
 	}{
 		{"its own fault", &server.Finish{Type: server.FinishAbort, Status: 400, ErrType: "never_fits"}, false, false},
-		{"the group's end", &server.Finish{Type: server.FinishAbort, Status: 503, ErrType: "dropped_by_resync"}, false, false},
+		{"the group's end after a token", dropped(), true, false},
+		{"the server's stop", &server.Finish{Type: server.FinishAbort, Status: 503, ErrType: "stopping"}, false, false},
 		{"after a token", failed(), true, false},
 		{"after an abort", failed(), false, true},
 		{"a good end", &server.Finish{Type: server.FinishStop}, false, false},
@@ -311,7 +340,7 @@ func TestDelegates(t *testing.T) {
 	if m := f.Info().DisaggregationMode; m != "null" {
 		t.Errorf("mode %q: both sides are in this process", m)
 	}
-	f.decode.refuse = errCopy
+	f.decode.down = errCopy
 	if err := f.Ready(); !errors.Is(err, errCopy) {
 		t.Errorf("ready: %v", err)
 	}
@@ -321,7 +350,7 @@ func TestDelegates(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("a router of nothing was made")
 	}
-	if _, err := New(Options{Decode: f.decode, Prefill: f.prefill, Retries: -1, Logger: log.Discard(), Registry: metrics.New()}); err == nil {
+	if _, err := New(Options{Decode: f.decode, Prefill: f.prefill, Retries: -1, Clock: f.clock, Logger: log.Discard(), Registry: metrics.New()}); err == nil {
 		t.Error("a negative number of retries was taken")
 	}
 }

@@ -7,6 +7,7 @@ type messageKind uint8
 const (
 	msgSubmit messageKind = iota
 	msgAbort
+	msgForget
 	msgCrash
 	msgCut
 	msgQuery    // a rank asks whether the room is known
@@ -24,7 +25,7 @@ type message struct {
 	room        uint64
 	attempt     uint64
 	info        Info
-	request     Request
+	submission  *submission // msgSubmit
 	nth         uint64
 	failure     *failure // msgSubmit: refused from the start
 }

@@ -50,7 +50,7 @@ type Prefill struct {
 
 	mu          sync.Mutex // never held while a receiver is called
 	inbox       []message
-	live        map[uint64]bool // rooms that may not be submitted again
+	live        map[uint64]*submission // by room, which may not be submitted again
 	submitted   uint64
 	incarnation uint64
 	down        bool
@@ -95,7 +95,7 @@ func NewPrefill(o PrefillOptions) (*Prefill, error) {
 	if o.Script == nil {
 		o.Script = Pace{}.Script()
 	}
-	p := &Prefill{o: o, log: o.Logger.With("peer", o.ID), script: o.Script, kick: make(chan struct{}, 1), live: make(map[uint64]bool), incarnation: o.Incarnation}
+	p := &Prefill{o: o, log: o.Logger.With("peer", o.ID), script: o.Script, kick: make(chan struct{}, 1), live: make(map[uint64]*submission), incarnation: o.Incarnation}
 	oracle, err := model.NewOracle(o.Shape, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: peer %d: %w", ErrOptions, o.ID, err)
@@ -133,12 +133,13 @@ func (p *Prefill) Submit(r Request) error {
 		return fmt.Errorf("%w: room 0 means that no metadata was written; choose another", ErrRoom)
 	case p.down:
 		return fmt.Errorf("%w: peer %d; retry with another", ErrDown, p.o.ID)
-	case p.live[r.Room]:
+	case p.live[r.Room] != nil:
 		return fmt.Errorf("%w: room %d at peer %d; choose another", ErrDuplicateRoom, r.Room, p.o.ID)
 	}
 	p.submitted++
 	p.counts.Rooms++
-	m := message{kind: msgSubmit, incarnation: p.incarnation, room: r.Room, request: r, nth: p.submitted}
+	s := &submission{request: r}
+	m := message{kind: msgSubmit, incarnation: p.incarnation, room: r.Room, submission: s, nth: p.submitted}
 	var err error
 	switch {
 	case len(r.Tokens) == 0:
@@ -148,9 +149,9 @@ func (p *Prefill) Submit(r Request) error {
 	}
 	if err != nil {
 		m.failure = &failure{reason: abi.ReasonHandshakeFailed, message: err.Error(), status: 400}
-		m.request.OnEnd = nil
+		s.request.OnEnd = nil
 	}
-	p.live[r.Room] = true
+	p.live[r.Room] = s
 	p.push(m)
 	return err
 }
@@ -160,6 +161,19 @@ func (p *Prefill) Abort(room uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.push(message{kind: msgAbort, incarnation: p.incarnation, room: room})
+}
+
+// Forget drops a room whose client has left and of which decode wants no more: a prompt that no Pump has looked at goes
+// at once, a room that no rank has asked about at the next Pump. Nobody else would tell the peer. The ranks that know a
+// room tell the peer themselves that they want no more of it, so for such a room this does nothing.
+func (p *Prefill) Forget(room uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.live[room]; s != nil && !s.taken {
+		s.gone, s.request.Tokens = true, nil
+		return
+	}
+	p.push(message{kind: msgForget, incarnation: p.incarnation, room: room})
 }
 
 // Crash kills the peer at its next Pump: rooms and connections are gone, chunks that are under way

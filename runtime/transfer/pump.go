@@ -137,7 +137,8 @@ func (u *pump) take(m *message) {
 	if m.incarnation != u.incarnation || u.down || m.kind >= msgQuery && m.kind != msgClosed && u.cut[m.rank] {
 		u.p.count(func(c *PrefillCounts) { c.Dropped++ })
 		if m.kind == msgSubmit {
-			u.end(&room{request: m.request}, fmt.Errorf("%w: peer %d; retry with another", ErrDown, u.p.o.ID))
+			r, _ := u.p.claim(m.submission)
+			u.end(&room{request: r}, fmt.Errorf("%w: peer %d; retry with another", ErrDown, u.p.o.ID))
 		}
 		return
 	}
@@ -148,6 +149,8 @@ func (u *pump) take(m *message) {
 		if rm := u.rooms[m.room]; rm != nil {
 			u.fail(rm, failure{reason: abi.ReasonAborted, message: "aborted at the peer"})
 		}
+	case msgForget:
+		u.forget(m.room)
 	case msgCrash:
 		u.crash()
 	case msgCut:

@@ -26,10 +26,12 @@ type room struct {
 	request Request
 	nth     uint64
 	state   roomState
+	known   bool // some rank has asked about it
 	failure failure
 	shares  []*share // by rank; nil until the rank has told its pages
 	told    int      // ranks that have told them
 	done    int      // ranks that have their metadata
+	flying  int      // writes of all shares that will still happen
 
 	start    time.Duration  // when all ranks had told
 	prompt   model.Prefix   // of the whole prompt, once a rank has named its own
@@ -59,7 +61,13 @@ func inOrder(rooms map[uint64]*room) []*room {
 }
 
 func (u *pump) submit(m *message) {
-	rm := &room{request: m.request, nth: m.nth, shares: make([]*share, u.p.o.Ranks)}
+	r, ok := u.p.claim(m.submission)
+	if !ok {
+		// A rank that has asked waits on, as for a room that never comes, until it hears that the request has ended.
+		u.end(&room{request: r}, left(m.room))
+		return
+	}
+	rm := &room{request: r, nth: m.nth, shares: make([]*share, u.p.o.Ranks)}
 	u.rooms[m.room] = rm
 	asked := u.asked[m.room]
 	delete(u.asked, m.room)
@@ -109,6 +117,7 @@ func (u *pump) query(m *message) {
 }
 
 func (u *pump) answer(rm *room, number uint64, q query) {
+	rm.known = true
 	poll, f := abi.PollWaitingForInput, failure{}
 	if rm.state == roomFailed {
 		poll, f = abi.PollFailed, rm.failure
@@ -124,6 +133,7 @@ func (u *pump) info(m *message) {
 		u.receivers[m.rank].status(link, failure{reason: abi.ReasonHandshakeFailed, message: fmt.Sprintf("peer %d does not know room %d", u.p.o.ID, m.room)})
 		return
 	}
+	rm.known = true
 	x := &share{room: rm, rank: m.rank, key: Key{m.room, rm.nth, m.rank}, link: link, info: m.info, staged: u.p.o.Shape.Shards != u.p.o.Ranks}
 	u.shares[shareKey{m.rank, m.attempt}] = x
 	rm.shares[m.rank] = x
@@ -273,7 +283,7 @@ func (u *pump) issue(x *share, chunk int) bool {
 		}
 		x.regions[chunk] = g
 	}
-	x.flying++
+	x.fly()
 	u.at(max(x.room.start+plan.At, u.now+min(plan.Flight, plan.At)), event{kind: evLand, x: x, chunk: chunk})
 	return true
 }
@@ -296,10 +306,11 @@ func (u *pump) land(e event) {
 	default:
 		u.write(x, e.chunk, e.again)
 		if plan.Duplicate > 0 && !e.again {
-			x.flying++
+			x.fly()
 			u.after(plan.Duplicate, event{kind: evLand, x: x, chunk: e.chunk, again: true})
 		}
 	}
+	x.room.flying--
 	u.settle(x)
 }
 
@@ -412,6 +423,7 @@ func (u *pump) fail(rm *room, f failure) {
 			u.settle(x)
 		}
 	}
+	rm.shed()
 }
 
 // tell schedules a rank's learning of a failure.
@@ -459,6 +471,7 @@ func (u *pump) settle(x *share) {
 	if x.dead || x.flying > 0 || x.room.state == roomWaiting || x.room.state == roomRunning {
 		return
 	}
+	x.room.shed()
 	key := shareKey{x.rank, x.link.attempt}
 	if u.shares[key] != x {
 		return
