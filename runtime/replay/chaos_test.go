@@ -96,8 +96,8 @@ type said struct {
 	id uint64
 }
 
-// newChaos draws a run. every is how often the books are walked.
-func newChaos(seed uint64, every uint64, pool *wasmPool, edit func(*rank.Rank, *collective.Vector, *collective.Vector)) (*chaos, error) {
+// newChaos draws a run.
+func newChaos(seed uint64, pool *wasmPool, edit func(*rank.Rank, *collective.Vector, *collective.Vector)) (*chaos, error) {
 	r := rand.New(rand.NewPCG(seed, 0x73656564))
 	c := &chaos{seed: seed, rng: r, reused: map[uint64]bool{}, wasm: seed%8 == 0, gap: 1 + r.IntN(8), requests: 8 + r.IntN(40), abortOdds: pick(r, 0, 5, 20)}
 	c.names = pick(r, names{"restore-gated", "until-retired", "fifo-headroom"}, names{"pending-only", "pending-only", "greedy"},
@@ -131,7 +131,7 @@ func newChaos(seed uint64, every uint64, pool *wasmPool, edit func(*rank.Rank, *
 	c.cfg = WorldConfig{Schedule: s, Model: shape, Vocab: 1000, Tick: tick, PrefillShards: pick(r, n, n, 1, 2*n), ChunkPages: 1 + r.IntN(4),
 		Script: transfer.Script(&trouble), TransferTicks: uint32(20 + r.IntN(60)), DrainTicks: uint32(20 + r.IntN(40)),
 		RestartDelay: time.Duration(1+r.IntN(20)) * tick, RevokeDelay: time.Duration(r.IntN(6)) * tick,
-		StepMayFail: true, Verify: true, CheckEvery: every, Edit: edit,
+		StepMayFail: true, Verify: true, Edit: edit,
 		Delay: func(r int) host.Delay { return host.SeededDelay(seed<<8|uint64(r), seed%3, seed%3+seed%7) }}
 	c.cfg.RingPages = c.cfg.ChunkPages * (1 + r.IntN(3))
 	c.cfg.Hooks = func(r int) (rank.Hooks, error) { return c.hooks(pool, r) }

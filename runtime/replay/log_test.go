@@ -40,7 +40,7 @@ func TestSameSeedSameRun(t *testing.T) {
 	for seed := range uint64(60) {
 		var digests [2]uint64
 		for i := range digests {
-			c, err := newChaos(seed+1, 64, pool, nil)
+			c, err := newChaos(seed+1, pool, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestLocalFactsEnterOnlyThroughTheBallot(t *testing.T) {
 func record(t *testing.T, seed uint64, pool *wasmPool) ([]logged, schedule.Config) {
 	t.Helper()
 	var log []logged
-	c, err := newChaos(seed, 64, pool, func(r *rank.Rank, _, reduced *collective.Vector) {
+	c, err := newChaos(seed, pool, func(r *rank.Rank, _, reduced *collective.Vector) {
 		s := r.Schedule()
 		if s.Tick() == uint64(len(log)) {
 			return // another rank's copy of the same

@@ -85,11 +85,7 @@ func (t *tally) add(c *chaos) {
 
 // one makes one run.
 func one(seed uint64, pool *wasmPool, total *tally) error {
-	every := uint64(8)
-	if seed%2 == 0 || *seedFlag != 0 {
-		every = 1
-	}
-	c, err := newChaos(seed, every, pool, nil)
+	c, err := newChaos(seed, pool, nil)
 	if err != nil {
 		return err
 	}

@@ -47,9 +47,8 @@ type WorldConfig struct {
 	// Verify runs the oracles after every tick: books, sameness, no page freed under a writer; and compares
 	// every token with the one that the right bytes give.
 	Verify bool
-	// Cheap runs the walk over all books only every 64th tick, CheckEvery every so many; 0 = every tick.
-	Cheap      bool
-	CheckEvery uint64
+	// Cheap runs the walk over all books only every 64th tick.
+	Cheap bool
 	// Edit, where set, may rewrite a rank's copy of the reduced ballot; own is the vector as it was sent. It is
 	// how an experiment imposes what the host does not do.
 	Edit func(r *rank.Rank, own, reduced *collective.Vector)
