@@ -25,7 +25,10 @@
 // guest may have scribbled on the first ones, and the instance is discarded. Quarantine is agreed by the ranks and applied
 // with Disable and Enable.
 //
-// The package imports abi, abi/guest, plugins/standard, plugins/wasmbin and wazero, which lies behind the interface engine;
+// A Pin holds a hook to the module of one hash, or to modules that one key has signed. It is checked on the very bytes that
+// are then compiled, each time a set is made of them.
+//
+// The package imports abi, abi/guest, plugins/standard, plugins/wasmbin, plugins/kit/signature and wazero, which lies behind the interface engine;
 // nothing of it is reachable from the pure set. It keeps no package state. A Runner and its instances belong to one rank's
 // tick loop; Refresh alone may run beside it.
 package plugins

@@ -5,7 +5,7 @@ import "sluice/plugins/wasmbin"
 // NewUnmeteredHost is a host whose modules are not metered, to measure what metering costs.
 func NewUnmeteredHost(o Options) *Host {
 	h := NewHost(o)
-	h.prepare = func(wasm []byte) ([]byte, error) {
+	h.prepare = func(wasm []byte, _ uint32) ([]byte, error) {
 		m, err := wasmbin.Decode(wasm)
 		if err != nil {
 			return nil, err

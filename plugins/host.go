@@ -20,21 +20,21 @@ const (
 
 // Options says how modules are loaded. The zero value is usable.
 type Options struct {
-	MemoryPages uint32       // most memory of one instance, in pages of 64 KiB; 0: DefaultMemoryPages
+	MemoryPages uint32       // most memory of an instance whose Spec sets none, in pages of 64 KiB; 0: DefaultMemoryPages
 	CacheDir    string       // where compiled modules are kept, mode 0700; empty: nowhere
 	Fuel        Fuel         // of each call of a hook whose Spec sets none; zero: DefaultFuel
 	Log         *slog.Logger // warnings at load; nil: dropped
 }
 
-// Host loads modules: each is compiled once, by one goroutine, and kept by its SHA-256 until Close. It is safe for
+// Host loads modules: each is compiled once, by one goroutine, and kept by its SHA-256 and its limit of memory until Close. It is safe for
 // concurrent use; what it makes is not.
 type Host struct {
 	log      *slog.Logger
 	pages    uint32
 	cacheDir string
 	fuel     Fuel
-	engine   func(Engine) engine
-	prepare  func(wasm []byte) ([]byte, error) // verifies and meters
+	engine   func(e Engine, pages uint32) engine
+	prepare  func(wasm []byte, pages uint32) ([]byte, error) // verifies and meters
 
 	mu      sync.Mutex
 	modules map[moduleKey]*Module
@@ -43,6 +43,7 @@ type Host struct {
 type moduleKey struct {
 	sha    [sha256.Size]byte
 	engine Engine
+	pages  uint32
 }
 
 // NewHost makes a host. A cache directory that cannot be used, or that others can write, is left aside with a warning:
@@ -63,9 +64,9 @@ func NewHost(o Options) *Host {
 		h.cacheDir = dir
 	}
 	h.fuel = o.Fuel.or(DefaultFuel())
-	h.prepare = func(wasm []byte) ([]byte, error) { return prepare(wasm, h.pages) }
-	h.engine = func(e Engine) engine {
-		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: h.pages, cacheDir: h.cacheDir}
+	h.prepare = prepare
+	h.engine = func(e Engine, pages uint32) engine {
+		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: pages, cacheDir: h.cacheDir}
 	}
 	return h
 }
@@ -73,11 +74,13 @@ func NewHost(o Options) *Host {
 // Compile returns the module with these bytes; unless an earlier call did, it is verified, metered and compiled. A refusal
 // is a *Fault of class load_rejected, which wraps ErrRejected and names the rule and the fix.
 func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
-	return h.compile(ctx, wasm, EngineCompiler)
+	return h.compile(ctx, wasm, EngineCompiler, h.pages)
 }
 
-func (h *Host) compile(ctx context.Context, wasm []byte, e Engine) (*Module, error) {
-	key := moduleKey{sha256.Sum256(wasm), e}
+// compile is Compile for an engine and a limit of memory. One module with two limits is compiled twice: the limit is part
+// of what the verifier and the engine hold it to.
+func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32) (*Module, error) {
+	key := moduleKey{sha256.Sum256(wasm), e, pages}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.modules == nil {
@@ -89,15 +92,15 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine) (*Module, err
 	if len(wasm) > maxModuleBytes {
 		return nil, reject("size", "%d bytes, the limit is %d", len(wasm), maxModuleBytes)
 	}
-	metered, err := h.prepare(wasm)
+	metered, err := h.prepare(wasm, pages)
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.engine(e).compile(ctx, metered)
+	p, err := h.engine(e, pages).compile(ctx, metered)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModule(p, key, h.pages, h.fuel)
+	m, err := newModule(p, key, h.fuel)
 	if err != nil {
 		return nil, errors.Join(err, p.close(ctx))
 	}
@@ -123,7 +126,6 @@ func (h *Host) Close(ctx context.Context) error {
 type Module struct {
 	program program
 	key     moduleKey
-	pages   uint32
 	fuel    Fuel
 	hooks   [abi.Reserve + 1]bool
 
@@ -140,12 +142,12 @@ func (m *Module) Engine() Engine { return m.key.engine }
 // Has says whether the module exports the hook's entry point.
 func (m *Module) Has(h abi.Hook) bool { return int(h) < len(m.hooks) && m.hooks[h] }
 
-func newModule(p program, key moduleKey, pages uint32, fuel Fuel) (*Module, error) {
+func newModule(p program, key moduleKey, fuel Fuel) (*Module, error) {
 	s := p.surface()
 	if err := checkSurface(s); err != nil {
 		return nil, err
 	}
-	m := &Module{program: p, key: key, pages: pages, fuel: fuel, checked: map[[sha256.Size]byte]bool{}}
+	m := &Module{program: p, key: key, fuel: fuel, checked: map[[sha256.Size]byte]bool{}}
 	for _, h := range hooks() {
 		_, m.hooks[h] = s.exports[h.Export()]
 	}

@@ -118,7 +118,7 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 	case status < 0:
 		return reject("configure", "sluice_configure says %q%s", status, said(i.machine))
 	}
-	i.most = i.machine.pages() + max(minGrowthPages, (i.module.pages-min(i.module.pages, i.machine.pages()))/2)
+	i.most = i.machine.pages() + max(minGrowthPages, (i.module.key.pages-min(i.module.key.pages, i.machine.pages()))/2)
 	return nil
 }
 

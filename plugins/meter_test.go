@@ -135,7 +135,7 @@ func gateOf(t *testing.T, e Engine, name string) machine {
 		t.Fatal(err)
 	}
 	h := NewHost(Options{})
-	m, err := h.compile(ctx, wasm, e)
+	m, err := h.compile(ctx, wasm, e, DefaultMemoryPages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestALastCallThatIsNotPaidFor(t *testing.T) {
 func TestAnUnmeteredModuleNeverRuns(t *testing.T) {
 	ctx := context.Background()
 	h := NewHost(Options{})
-	h.prepare = func(wasm []byte) ([]byte, error) { return wasm, nil }
+	h.prepare = func(wasm []byte, _ uint32) ([]byte, error) { return wasm, nil }
 	defer func() {
 		if err := h.Close(ctx); err != nil {
 			t.Error(err)

@@ -44,11 +44,11 @@ func (m wrongMachine) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
 func miscompiling(log *slog.Logger) *Host {
 	h := NewHost(Options{Log: log})
 	right := h.engine
-	h.engine = func(e Engine) engine {
+	h.engine = func(e Engine, pages uint32) engine {
 		if e == EngineCompiler {
-			return wrongEngine{right(e)}
+			return wrongEngine{right(e, pages)}
 		}
-		return right(e)
+		return right(e, pages)
 	}
 	return h
 }
@@ -157,11 +157,11 @@ func TestFuelAndMemoryAreComparedToo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := NewHost(Options{})
 			right := h.engine
-			h.engine = func(e Engine) engine {
+			h.engine = func(e Engine, pages uint32) engine {
 				if e == EngineCompiler {
-					return bentEngine{right(e), tc.bend}
+					return bentEngine{right(e, pages), tc.bend}
 				}
-				return right(e)
+				return right(e, pages)
 			}
 			defer func() {
 				if err := h.Close(ctx); err != nil {

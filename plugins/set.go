@@ -25,6 +25,13 @@ type Spec struct {
 	Config []byte
 	// Fuel is what each call may spend; zero means the host's default. A native policy is not metered.
 	Fuel Fuel
+	// MemoryPages is the most memory of an instance of Module, in pages of 64 KiB, up to MaxMemoryPages; 0 means the
+	// host's default. Hooks share an instance where their limits are the same.
+	MemoryPages uint32
+	// Pin says which bytes may be Module. A shipped policy is part of this binary and is not held to it.
+	Pin Pin
+	// Signature is the content of Module's signature file, for the Pin's key; empty where there is none.
+	Signature []byte
 }
 
 // Info describes the policy of one hook, for reports.
@@ -240,7 +247,17 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 	if len(s.Module) == 0 {
 		return nil, nil, reject("builtin", "neither a shipped policy nor a module is given; give builtin or path")
 	}
-	m, err := b.host.Compile(ctx, s.Module)
+	if err := s.Pin.check(s.Module, s.Signature); err != nil {
+		return nil, nil, err
+	}
+	pages := s.MemoryPages
+	switch {
+	case pages == 0:
+		pages = b.host.pages
+	case pages > MaxMemoryPages:
+		return nil, nil, reject("memory_pages", "%d pages of memory are allowed, a memory has at most %d", pages, MaxMemoryPages)
+	}
+	m, err := b.host.compile(ctx, s.Module, EngineCompiler, pages)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -248,7 +265,7 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s", s.Hook.Export(), s.Hook)
 	}
 	reference := func(ctx context.Context) (Caller, error) {
-		i, err := b.host.compile(ctx, s.Module, EngineInterpreter)
+		i, err := b.host.compile(ctx, s.Module, EngineInterpreter, pages)
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,7 @@ import (
 	"sluice/internal/clock"
 	"sluice/internal/config"
 	"sluice/plugins"
+	"sluice/plugins/kit/signature"
 	"sluice/runtime/router"
 	"sluice/runtime/server"
 )
@@ -49,10 +50,23 @@ type moduleFile struct {
 	sha256       string // of the bytes in use, in hex
 }
 
-// stamp tells whether a file was written since.
+// stamp tells whether a module's file, or the signature beside it, was written since. The two are written one after the
+// other, so a module that was refused for the old signature is looked at again when the new one is there.
 type stamp struct {
-	at   time.Time
-	size int64
+	at, signedAt time.Time
+	size         int64
+}
+
+func stampOf(path string) (stamp, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}, err
+	}
+	s := stamp{at: info.ModTime(), size: info.Size()}
+	if sig, err := os.Stat(path + signature.Extension); err == nil {
+		s.signedAt = sig.ModTime()
+	}
+	return s, nil
 }
 
 func newFollower(local *router.Local, cfg *config.Config, clk clock.Clock, logger *slog.Logger, hooks serveHooks) *follower {
@@ -123,11 +137,10 @@ func (f *follower) look(ctx context.Context) {
 		if m == nil {
 			continue
 		}
-		info, err := os.Stat(path)
+		s, err := stampOf(path)
 		if err != nil {
 			continue // a module may be replaced by removing it first
 		}
-		s := stamp{info.ModTime(), info.Size()}
 		settled := s == m.looked
 		m.looked = s
 		if s == m.seen || !settled {

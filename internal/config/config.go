@@ -92,7 +92,20 @@ type Hook struct {
 	// Config is the policy's own table as one JSON object: keys sorted bytewise, no spaces, integers within 64 bits and
 	// floats always with a point or an exponent. It is "{}" where no table is given.
 	Config []byte
+	// SHA256 is the hash that the module at Path must have, 64 hex digits; empty where it is not pinned, as without a Path.
+	SHA256 string
+	// Key is whose signature the module at Path must have beside it, "ed25519:" and base64; empty where none is needed.
+	Key string
+	// FuelBase and FuelPerRecord are what one call may spend, in units of about one instruction; 0 is the host's default.
+	FuelBase, FuelPerRecord int
+	// MemoryPages is the most memory of an instance of the module at Path, in pages of 64 KiB; 0 is the host's default.
+	MemoryPages int
+	// OnFault is OnFaultNative.
+	OnFault string
 }
+
+// OnFaultNative has the native policy answer in the tick in which the policy faults.
+const OnFaultNative = "native"
 
 // The engines that can run a policy.
 const (

@@ -61,6 +61,9 @@ func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 			"is %s, but one page is %s (decode.page_size x model.layers x model.bytes_per_token_layer); write %q or more",
 			formatSize(p.StagingRing), formatSize(page), formatSize(page))
 	}, "prefill.staging_ring", "decode.page_size", "model.layers", "model.bytes_per_token_layer")
+	l.hookChecks(&cfg.Policy.Gate, "policy.gate", fail, warn)
+	l.hookChecks(&cfg.Policy.Reserve, "policy.reserve", fail, warn)
+	l.hookChecks(&cfg.Policy.Admit, "policy.admit", fail, warn)
 	return warnings
 }
 

@@ -9,6 +9,11 @@ import (
 	"time"
 )
 
+const (
+	testHash = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
+	testKey  = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+)
+
 func mustLoad(t *testing.T, src Sources) *Config {
 	t.Helper()
 	cfg, _, err := Load(src)
@@ -84,6 +89,19 @@ func TestProblemsOfAFile(t *testing.T) {
 		{"builtin and path", "[policy.admit]\nbuiltin = \"greedy\"\npath = \"a.wasm\"\n", []string{"c.toml:3: policy.admit.builtin and policy.admit.path are both set; remove one"}},
 		{"neither builtin nor path", "[policy.admit]\nbuiltin = \"\"\n", []string{"c.toml:2: neither policy.admit.builtin nor policy.admit.path is set; set one"}},
 		{"native path", "[policy.admit]\npath = \"a.wasm\"\nengine = \"native\"\n", []string{`c.toml:3: policy.admit.engine is "native", but policy.admit.path (c.toml:2) is a Wasm module`}},
+		{"sha256 that is none", "[policy.gate]\npath = \"a.wasm\"\nsha256 = \"12ab\"\n", []string{`c.toml:3: policy.gate.sha256 is "12ab", must be 64 hex digits`}},
+		{"key that is none", "[policy.gate]\npath = \"a.wasm\"\nkey = \"ed25519:AAAA\"\n", []string{`c.toml:3: policy.gate.key is "ed25519:AAAA", must be "ed25519:" and a public key in base64`}},
+		{"key of another kind", "[policy.gate]\npath = \"a.wasm\"\nkey = \"rsa:" + testKey[8:] + "\"\n", []string{`c.toml:3: policy.gate.key is "rsa:`}},
+		{"pins without path", "[policy.admit]\nsha256 = \"" + testHash + "\"\nkey = \"" + testKey + "\"\nmemory_pages = 9\n", []string{
+			`c.toml:2: policy.admit.sha256 is set, but the policy is the builtin "fifo-headroom"; name a module in policy.admit.path, or remove sha256`,
+			`c.toml:3: policy.admit.key is set, but the policy is the builtin "fifo-headroom"`,
+			`c.toml:4: policy.admit.memory_pages is set, but the policy is the builtin "fifo-headroom"`}},
+		{"memory pages", "[policy.gate]\npath = \"a.wasm\"\nmemory_pages = 65537\n", []string{`c.toml:3: policy.gate.memory_pages is 65537, allowed is 0 to 65536`}},
+		{"fuel below zero", "[policy.reserve]\nfuel_base = -1\nfuel_per_record = 1000000001\n", []string{
+			"c.toml:2: policy.reserve.fuel_base is -1, allowed is 0 to 1000000000", "c.toml:3: policy.reserve.fuel_per_record is 1000000001, allowed is 0 to 1000000000"}},
+		{"on_fault that is not offered", "[policy.gate]\non_fault = \"nativ\"\n", []string{`c.toml:2: policy.gate.on_fault is "nativ", must be one of native; did you mean "native"?`}},
+		{"misspelt limits", "[policy.gate]\nfuel_bse = 1\nmemory_page = 1\nsha265 = \"\"\n", []string{"c.toml:2: unknown key policy.gate.fuel_bse; did you mean policy.gate.fuel_base?",
+			"c.toml:3: unknown key policy.gate.memory_page; did you mean policy.gate.memory_pages?", "c.toml:4: unknown key policy.gate.sha265; did you mean policy.gate.sha256?"}},
 		{"less than two pages", "[decode]\npage_size = 64\nmax_total_tokens = 127\nreserved_decode_tokens = 0\n", []string{"c.toml:3: decode.max_total_tokens is 127, but L1 needs at least two pages of decode.page_size (64); write 128 or more"}},
 		{"reserve of everything", "[decode]\nmax_total_tokens = 512\n", []string{"default: decode.reserved_decode_tokens is 512, which leaves nothing of decode.max_total_tokens (512)"}},
 		{"request larger than L1", "[decode]\nmax_tokens_per_request = 65537\n", []string{"c.toml:2: decode.max_tokens_per_request is 65537, more than decode.max_total_tokens (65536)"}},
@@ -255,6 +273,27 @@ func TestHookChoice(t *testing.T) {
 	}
 }
 
+// A pin in the file holds a flag's module too, until the flags take it back; a builtin in its place is refused.
+func TestPinsAndLimits(t *testing.T) {
+	file := []byte("[policy.gate]\npath = \"/a.wasm\"\nsha256 = \"" + testHash + "\"\nkey = \"" + testKey + "\"\nfuel_base = 7\nmemory_pages = 65536\n")
+	env := []string{"SLUICE_POLICY_GATE_FUEL_PER_RECORD=9"}
+	want := Default().Policy.Gate
+	want.Builtin, want.Path, want.SHA256, want.Key = "", "/b.wasm", testHash, testKey
+	want.FuelBase, want.FuelPerRecord, want.MemoryPages, want.OnFault = 7, 9, 65536, OnFaultNative
+	cfg := mustLoad(t, Sources{FileName: "c.toml", File: file, Environ: env, Flags: map[string]string{"policy.gate.path": "/b.wasm"}})
+	if !reflect.DeepEqual(cfg.Policy.Gate, want) {
+		t.Errorf("got  %+v\nwant %+v", cfg.Policy.Gate, want)
+	}
+	flags := map[string]string{"policy.gate.builtin": "ungated"}
+	if _, _, err := Load(Sources{FileName: "c.toml", File: file, Flags: flags}); err == nil || !strings.HasPrefix(err.Error(), `c.toml:3: policy.gate.sha256 is set, but the policy is the builtin "ungated"`) {
+		t.Errorf("a pinned builtin: %v", err)
+	}
+	flags["policy.gate.sha256"], flags["policy.gate.key"], flags["policy.gate.memory_pages"] = "", "", "0"
+	if g := mustLoad(t, Sources{FileName: "c.toml", File: file, Flags: flags}).Policy.Gate; g.Builtin != "ungated" || g.SHA256 != "" || g.Key != "" {
+		t.Errorf("after the pins were taken back: %+v", g)
+	}
+}
+
 func TestFreeTableIsCanonicalJSON(t *testing.T) {
 	const file = `
 [policy.gate.config]
@@ -289,6 +328,7 @@ k = 2
 
 func TestWarnings(t *testing.T) {
 	cases := []struct{ name, file, want string }{
+		{"fuel of a native policy", "[policy.gate]\nengine = \"native\"\nfuel_per_record = 5\n", `c.toml:3: policy.gate.fuel_per_record is 5, but native policies are not metered (policy.gate.engine is "native")`},
 		{"L2 smaller than L1", "[decode]\nl2_ratio = 0.5\n", "c.toml:2: decode.l2_ratio is 0.5, so L2 is smaller than L1"},
 		{"no L2", "[decode]\nl2_ratio = 0\n", "c.toml:2: decode.l2_ratio is 0, so there is no L2"},
 		{"part of a page", "[decode]\nmax_total_tokens = 65537\n", "c.toml:2: decode.max_total_tokens is 65537, which is no multiple of decode.page_size (16); 65536 are used"},

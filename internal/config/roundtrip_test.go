@@ -102,8 +102,13 @@ func TestPrintRoundTrips(t *testing.T) {
 			k.set(cfg, drawValue(t, k))
 		}
 		for _, h := range []*Hook{&cfg.Policy.Gate, &cfg.Policy.Reserve, &cfg.Policy.Admit} {
+			h.SHA256, h.Key = "", ""
 			if h.Builtin == "" {
 				h.Path, h.Engine = rapid.StringMatching(`/[a-zé "\\]{1,12}\.wasm`).Draw(t, "path"), EngineWasm
+				h.SHA256 = rapid.StringMatching(`|[0-9a-fA-F]{64}`).Draw(t, "sha256")
+				h.Key = rapid.StringMatching(`|ed25519:[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=`).Draw(t, "key")
+			} else {
+				h.MemoryPages = 0
 			}
 		}
 		d := &cfg.Decode

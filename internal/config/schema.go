@@ -152,4 +152,5 @@ const (
 	maxTokens = 1 << 28 // tokens in one pool: 2^28 fits every lane of the ballot with room to add
 	maxTicks  = 1_000_000_000
 	maxSeed   = math.MaxInt
+	maxFuel   = 1_000_000_000 // 50 times what a call has by default
 )

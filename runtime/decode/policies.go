@@ -63,6 +63,7 @@ type policySet struct {
 	epoch   uint64         // under which it came into use
 	base    uint64         // id of the set in use when it was built; hooks it does not change are as there
 	changes []plugins.Spec // the hooks it was staged for
+	bound   bool           // the changes bring their own pins and limits; else those in force hold for them
 	specs   []plugins.Spec // all
 
 	reason    string // why its last activation did not happen
@@ -222,8 +223,24 @@ func (in *Instance) Stage(ctx context.Context, q server.StageRequest) (server.Po
 	return in.StageAll(ctx, []server.StageRequest{q})
 }
 
-// StageAll is Stage for several hooks at once: one set that changes them all, or nothing.
+// StageAll is Stage for several hooks at once: one set that changes them all, or nothing. The pins and limits of the
+// policies in use hold for the new ones too: a hook whose modules must be signed takes no unsigned one from here. A
+// rollback brings its predecessors' pins and limits back with them.
 func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (server.PolicySet, error) {
+	return in.stage(ctx, hooksOf(qs), false, func(i int) (plugins.Spec, error) { return specOf(&qs[i]) })
+}
+
+// StageSpecs stages the policies that spec gives for some hooks, with the pins and limits that they bring. An error of
+// spec's is a refusal, as one of StageAll's is.
+func (in *Instance) StageSpecs(ctx context.Context, changed []abi.Hook, spec func(abi.Hook) (plugins.Spec, error)) (server.PolicySet, error) {
+	names := make([]string, len(changed))
+	for i, h := range changed {
+		names[i] = h.String()
+	}
+	return in.stage(ctx, names, true, func(i int) (plugins.Spec, error) { return spec(changed[i]) })
+}
+
+func (in *Instance) stage(ctx context.Context, names []string, bound bool, spec func(i int) (plugins.Spec, error)) (server.PolicySet, error) {
 	p := in.policies
 	if p == nil {
 		return server.PolicySet{}, errFixed
@@ -233,13 +250,13 @@ func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (ser
 	}
 	defer p.give()
 	var changes []plugins.Spec
-	for i := range qs {
-		s, err := specOf(&qs[i])
+	for i := range names {
+		s, err := spec(i)
 		if err == nil && slices.ContainsFunc(changes, func(c plugins.Spec) bool { return c.Hook == s.Hook }) {
 			err = fmt.Errorf("two policies are given for %s; give one", s.Hook)
 		}
 		if err != nil {
-			return server.PolicySet{}, p.refuse(hooksOf(qs), err)
+			return server.PolicySet{}, p.refuse(names, err)
 		}
 		changes = append(changes, s)
 	}
@@ -249,10 +266,10 @@ func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (ser
 	p.mu.Lock()
 	base := p.active
 	p.mu.Unlock()
-	s := &policySet{base: base.id, changes: changes, specs: merge(base.specs, changes)}
+	s := &policySet{base: base.id, changes: changes, bound: bound, specs: merge(base.specs, changes, bound)}
 	var err error
 	if s.ranks, s.infos, err = p.build(in.ctx, s.specs); err != nil {
-		return server.PolicySet{}, p.refuse(hooksOf(qs), err)
+		return server.PolicySet{}, p.refuse(names, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +285,7 @@ func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (ser
 		p.staged = slices.Delete(p.staged, i, i+1)
 	}
 	p.staged = append(p.staged, s)
-	in.o.Logger.Info("policies staged", "id", s.name(), "changes", hooksOf(qs))
+	in.o.Logger.Info("policies staged", "id", s.name(), "changes", names)
 	return p.show(s, server.PolicyStaged), nil
 }
 
@@ -300,8 +317,16 @@ func (p *policies) note(s server.PolicySet, reason string) {
 
 func (s *policySet) name() string { return strconv.FormatUint(s.id, 10) }
 
-// merge replaces the specs of the hooks that changes names.
-func merge(specs, changes []plugins.Spec) []plugins.Spec {
+// merge replaces the specs of the hooks that changes names. Changes that are not bound get the pins and limits of what
+// they replace.
+func merge(specs, changes []plugins.Spec, bound bool) []plugins.Spec {
+	changes = slices.Clone(changes)
+	for i := range changes {
+		c := &changes[i]
+		if at := slices.IndexFunc(specs, func(s plugins.Spec) bool { return s.Hook == c.Hook }); at >= 0 && !bound {
+			c.Pin, c.Fuel, c.MemoryPages = specs[at].Pin, specs[at].Fuel, specs[at].MemoryPages
+		}
+	}
 	out := slices.DeleteFunc(slices.Clone(specs), func(s plugins.Spec) bool {
 		return slices.ContainsFunc(changes, func(c plugins.Spec) bool { return c.Hook == s.Hook })
 	})

@@ -59,6 +59,10 @@ func specOf(q *server.StageRequest) (plugins.Spec, error) {
 			return s, fmt.Errorf("%s: %w", q.Hook, err)
 		}
 		s.Name = q.Path
+		// Whether the hook needs a signature is known when the instances are made; without one it is refused there.
+		if sig, err := plugins.ReadSignature(q.Path); err == nil {
+			s.Signature = sig
+		}
 	}
 	if got := fmt.Sprintf("%x", sha256.Sum256(s.Module)); q.SHA256 != "" && !strings.EqualFold(got, q.SHA256) {
 		return s, fmt.Errorf("%s: the module's sha256 is %s, pinned is %s; give the module that was meant, or its hash", q.Hook, got, q.SHA256)

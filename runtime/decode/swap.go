@@ -189,7 +189,7 @@ func (p *policies) prepare(s *policySet) error {
 		return nil
 	}
 	if !previous {
-		specs = merge(base.specs, s.changes)
+		specs = merge(base.specs, s.changes, s.bound)
 	}
 	ranks, infos, err := p.build(p.in.ctx, specs)
 	if err != nil {

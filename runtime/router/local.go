@@ -114,12 +114,7 @@ func (l *Local) PolicyEngine() server.PolicyEngine { return l.decode }
 // SetPolicies has all ranks switch to the configured policies of some hooks in one tick. On an error, which wraps
 // server.ErrPolicyRefused or server.ErrPolicyConflict, what runs is as it was.
 func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi.Hook) error {
-	var stages []server.StageRequest
-	for _, h := range changed {
-		k := HookOf(c, h)
-		stages = append(stages, server.StageRequest{Hook: h.String(), Builtin: k.Builtin, Path: k.Path, Engine: k.Engine, Config: k.Config})
-	}
-	s, err := l.decode.StageAll(ctx, stages)
+	s, err := l.decode.StageSpecs(ctx, changed, func(h abi.Hook) (plugins.Spec, error) { return specOf(c, h) })
 	if err != nil {
 		return err
 	}
@@ -188,7 +183,8 @@ func specsOf(p *config.Policy) ([]plugins.Spec, error) {
 
 func specOf(p *config.Policy, hook abi.Hook) (plugins.Spec, error) {
 	h := HookOf(p, hook)
-	s := plugins.Spec{Hook: hook, Builtin: h.Builtin, Native: h.Engine == config.EngineNative, Config: h.Config}
+	s := plugins.Spec{Hook: hook, Builtin: h.Builtin, Native: h.Engine == config.EngineNative, Config: h.Config,
+		Fuel: fuelOf(h), MemoryPages: uint32(h.MemoryPages), Pin: plugins.Pin{SHA256: h.SHA256, Key: h.Key}}
 	if h.Path == "" {
 		return s, nil
 	}
@@ -197,7 +193,24 @@ func specOf(p *config.Policy, hook abi.Hook) (plugins.Spec, error) {
 		return s, fmt.Errorf("policy.%s.path: %w", hook, err)
 	}
 	s.Module, s.Name, s.Builtin = module, h.Path, ""
+	if h.Key != "" {
+		if s.Signature, err = plugins.ReadSignature(h.Path); err != nil {
+			return s, fmt.Errorf("policy.%s.key: %w", hook, err)
+		}
+	}
 	return s, nil
+}
+
+// fuelOf is a hook's fuel; each part that is not configured is the default's.
+func fuelOf(h *config.Hook) plugins.Fuel {
+	f := plugins.DefaultFuel()
+	if h.FuelBase != 0 {
+		f.Base = uint64(h.FuelBase)
+	}
+	if h.FuelPerRecord != 0 {
+		f.PerRecord = uint64(h.FuelPerRecord)
+	}
+	return f
 }
 
 // hostInfo is what every policy instance is told of its host.
