@@ -31,6 +31,8 @@ func strides(hook Hook) (globals, in, out int) {
 		return ReserveGlobalsSize, ReserveStride, ReserveOutStride
 	case Admit:
 		return AdmitGlobalsSize, AdmitStride, AdmitOutStride
+	case Score:
+		return ScoreGlobalsSize, ScoreStride, ScoreOutStride
 	}
 	return 0, 0, 0
 }
@@ -57,10 +59,10 @@ func BatchSize(hook Hook, n, nOut int) int {
 	return l.end
 }
 
-// Outs is how many output records a batch of the hook has: n for gate, 1 for reserve, candidates for admit.
+// Outs is how many output records a batch of the hook has: n for gate and score, 1 for reserve, candidates for admit.
 func Outs(hook Hook, n, candidates int) int {
 	switch hook {
-	case Gate:
+	case Gate, Score:
 		return n
 	case Reserve:
 		return 1
@@ -155,6 +157,9 @@ func (b Batch) PutReserveGlobals(g *ReserveGlobals) { PutReserveGlobals(b.Global
 // PutAdmitGlobals writes the globals of an admit batch. Its Candidates must be the batch's number of output records.
 func (b Batch) PutAdmitGlobals(g *AdmitGlobals) { PutAdmitGlobals(b.Globals, g) }
 
+// PutScoreGlobals writes the globals of a score batch.
+func (b Batch) PutScoreGlobals(g *ScoreGlobals) { PutScoreGlobals(b.Globals, g) }
+
 // PutGate writes input record i of a gate batch.
 func (b Batch) PutGate(i int, r *GateRecord) { PutGateRecord(b.In[i*GateStride:], r) }
 
@@ -163,6 +168,9 @@ func (b Batch) PutReserve(i int, r *ReserveRecord) { PutReserveRecord(b.In[i*Res
 
 // PutAdmit writes input record i of an admit batch.
 func (b Batch) PutAdmit(i int, r *AdmitRecord) { PutAdmitRecord(b.In[i*AdmitStride:], r) }
+
+// PutScore writes input record i of a score batch.
+func (b Batch) PutScore(i int, r *ScoreRecord) { PutScoreRecord(b.In[i*ScoreStride:], r) }
 
 // GateIn reads input record i of a gate batch.
 func (b Batch) GateIn(i int) GateRecord { return GetGateRecord(b.In[i*GateStride:]) }
@@ -173,6 +181,9 @@ func (b Batch) ReserveIn(i int) ReserveRecord { return GetReserveRecord(b.In[i*R
 // AdmitIn reads input record i of an admit batch.
 func (b Batch) AdmitIn(i int) AdmitRecord { return GetAdmitRecord(b.In[i*AdmitStride:]) }
 
+// ScoreIn reads input record i of a score batch.
+func (b Batch) ScoreIn(i int) ScoreRecord { return GetScoreRecord(b.In[i*ScoreStride:]) }
+
 // GateOut reads the answer for record i.
 func (b Batch) GateOut(i int) GateOut { return GetGateOut(b.Out[i*GateOutStride:]) }
 
@@ -181,6 +192,12 @@ func (b Batch) ReserveOut() ReserveOut { return GetReserveOut(b.Out) }
 
 // AdmitOut reads the answer for candidate i.
 func (b Batch) AdmitOut(i int) AdmitOut { return GetAdmitOut(b.Out[i*AdmitOutStride:]) }
+
+// ScoreKey reads the key that record i is given.
+func (b Batch) ScoreKey(i int) int64 { return int64(GetScoreOut(b.Out[i*ScoreOutStride:]).Key) }
+
+// ScoreGlobals reads the globals of a score batch.
+func (b Batch) ScoreGlobals() ScoreGlobals { return GetScoreGlobals(b.Globals) }
 
 // AdmitGlobals reads the globals of an admit batch.
 func (b Batch) AdmitGlobals() AdmitGlobals { return GetAdmitGlobals(b.Globals) }

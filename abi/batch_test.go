@@ -73,7 +73,7 @@ func TestBatchSizeErrors(t *testing.T) {
 		buf     int
 	}{
 		{"no hook", 0, 1, 1, 1 << 10},
-		{"score is not in this version", 4, 1, 1, 1 << 10},
+		{"beyond the last hook", 5, 1, 1, 1 << 10},
 		{"negative", abi.Gate, -1, 0, 1 << 10},
 		{"negative outs", abi.Gate, 1, -1, 1 << 10},
 		{"too many", abi.Gate, abi.MaxRecords + 1, 1, 1 << 10},

@@ -92,3 +92,11 @@ func CheckAdmitOut(b Batch, n int, seen []uint64) error {
 	}
 	return nil
 }
+
+// CheckScoreOut says whether the n answers of a score batch are there: every key is legal. It allocates only for the error.
+func CheckScoreOut(b Batch, n int) error {
+	if n < 0 || len(b.Out) < n*ScoreOutStride {
+		return sizeError(Score, n, n, len(b.Out))
+	}
+	return nil
+}

@@ -166,7 +166,8 @@ func TestHooks(t *testing.T) {
 		{abi.Gate, "gate", "sluice_gate_v1", 7},
 		{abi.Reserve, "reserve", "sluice_reserve_v1", 1},
 		{abi.Admit, "admit", "sluice_admit_v1", 3},
-		{4, "hook 4", "", 0},
+		{abi.Score, "score", "sluice_score_v1", 7},
+		{5, "hook 5", "", 0},
 	} {
 		if tc.h.String() != tc.name || tc.h.Export() != tc.export || abi.Outs(tc.h, 7, 3) != tc.outs {
 			t.Errorf("hook %d: %q %q %d", uint8(tc.h), tc.h, tc.h.Export(), abi.Outs(tc.h, 7, 3))

@@ -35,6 +35,9 @@ const (
 	AdmitGlobalsSize   = 128
 	AdmitStride        = 64
 	AdmitOutStride     = 8
+	ScoreGlobalsSize   = 64
+	ScoreStride        = 64
+	ScoreOutStride     = 8
 )
 
 // Hook is one of a policy's entry points, and the kind of a batch.
@@ -45,6 +48,7 @@ const (
 	Gate    Hook = 1 // judges every transfer-queue entry; the votes are combined by MIN over the ranks
 	Admit   Hook = 2 // orders and judges the candidates; used only where every rank gave the same valid answer
 	Reserve Hook = 3 // says how many tokens to hold back; the budget is combined by MIN over the ranks
+	Score   Hook = 4 // gives cache nodes the keys by which they are evicted, smallest first; used only where every rank gave the same valid answer
 )
 
 // String is the value in words; an unknown value is named by its number.
@@ -56,6 +60,8 @@ func (v Hook) String() string {
 		return "admit"
 	case Reserve:
 		return "reserve"
+	case Score:
+		return "score"
 	}
 	return "hook " + strconv.Itoa(int(v))
 }
@@ -69,6 +75,8 @@ func (h Hook) Export() string {
 		return "sluice_admit_v1"
 	case Reserve:
 		return "sluice_reserve_v1"
+	case Score:
+		return "sluice_score_v1"
 	}
 	return ""
 }
@@ -171,13 +179,36 @@ func (v Verdict) String() string {
 	return "verdict " + strconv.Itoa(int(v))
 }
 
+// ScoreClass is where a cache node stands in the order of eviction before the policy has answered.
+type ScoreClass uint8
+
+// Values of ScoreClass.
+const (
+	ScoreNever    ScoreClass = 0 // not asked about and not used under this policy epoch: evicted first, by last use
+	ScoreKeyed    ScoreClass = 1 // has a key of this policy epoch, and was used since
+	ScoreAwaiting ScoreClass = 2 // used under this policy epoch and not asked about yet: evicted last
+)
+
+// String is the value in words; an unknown value is named by its number.
+func (v ScoreClass) String() string {
+	switch v {
+	case ScoreNever:
+		return "never asked"
+	case ScoreKeyed:
+		return "keyed"
+	case ScoreAwaiting:
+		return "awaiting"
+	}
+	return "scoreclass " + strconv.Itoa(int(v))
+}
+
 // Class is which of a rank's two instances of a module an instance is: they share no memory, so that no local fact reaches a replicated answer.
 type Class uint8
 
 // Values of Class.
 const (
 	ClassLocal      Class = 0 // answers gate and reserve
-	ClassReplicated Class = 1 // answers admit
+	ClassReplicated Class = 1 // answers admit and score
 )
 
 // String is the value in words; an unknown value is named by its number.
@@ -365,11 +396,17 @@ const GateOutGiveUp uint16 = 1
 // AdmitFlagReady: the reduced handshake poll is WaitingForInput, so the request can be admitted.
 const AdmitFlagReady uint8 = 1
 
+// ScoreFlagBackedUp: the host tier has a copy of the whole node.
+const ScoreFlagBackedUp uint16 = 1
+
+// ScoreFlagOnDevice: the node's pages are good on the device.
+const ScoreFlagOnDevice uint16 = 2
+
 // Header is the first 64 bytes of a batch. Offsets count from the start of the batch, so a batch means the same wherever it lies.
 type Header struct {
 	Major       uint16 // the host's major version; 1; replicated; zero: never
 	Minor       uint16 // the host's minor version; any; replicated; zero: version x.0
-	Kind        Hook   // which hook the batch is for; 1..3; replicated; zero: never
+	Kind        Hook   // which hook the batch is for; 1..4; replicated; zero: never
 	Tick        uint64 // the scheduler's tick; ticks; any; replicated; zero: the first tick
 	Epoch       uint64 // generation of the policies, equal on all ranks; any; replicated; zero: the first policies
 	N           uint32 // input records; records; any; per hook; zero: an empty queue
@@ -825,5 +862,107 @@ func GetAdmitOut(b []byte) AdmitOut {
 		Verdict: Verdict(p[0]),
 		Reason:  Reason(p[1]),
 		Order:   binary.LittleEndian.Uint32(p[4:]),
+	}
+}
+
+// ScoreGlobals is the state of the cache. Every field is replicated.
+type ScoreGlobals struct {
+	TimeNS          uint64 // the tick's agreed time; ns; monotonic; replicated; zero: the group's start
+	PageSize        uint32 // tokens in a page; tokens; 1 or more; replicated; zero: never
+	Nodes           uint32 // nodes that the cache holds, those that are not in this batch included; nodes; any; replicated; zero: an empty cache
+	TotalTokens     uint64 // tokens the device tier holds; tokens; any; replicated; zero: no device tier
+	FreeTokens      uint64 // free; tokens; 0..TotalTokens; replicated; zero: none free
+	EvictableTokens uint64 // what eviction can reach now; tokens; 0..TotalTokens; replicated; zero: none
+}
+
+// PutScoreGlobals writes the record's ScoreGlobalsSize bytes at the start of b, zero tail included. b must be as long as that.
+func PutScoreGlobals(b []byte, r *ScoreGlobals) {
+	p := (*[ScoreGlobalsSize]byte)(b)
+	binary.LittleEndian.PutUint64(p[0:], r.TimeNS)
+	binary.LittleEndian.PutUint32(p[8:], r.PageSize)
+	binary.LittleEndian.PutUint32(p[12:], r.Nodes)
+	binary.LittleEndian.PutUint64(p[16:], r.TotalTokens)
+	binary.LittleEndian.PutUint64(p[24:], r.FreeTokens)
+	binary.LittleEndian.PutUint64(p[32:], r.EvictableTokens)
+	binary.LittleEndian.PutUint64(p[40:], 0)
+	binary.LittleEndian.PutUint64(p[48:], 0)
+	binary.LittleEndian.PutUint64(p[56:], 0)
+}
+
+// GetScoreGlobals reads the record at the start of b, which must be at least ScoreGlobalsSize bytes long.
+func GetScoreGlobals(b []byte) ScoreGlobals {
+	p := (*[ScoreGlobalsSize]byte)(b)
+	return ScoreGlobals{
+		TimeNS:          binary.LittleEndian.Uint64(p[0:]),
+		PageSize:        binary.LittleEndian.Uint32(p[8:]),
+		Nodes:           binary.LittleEndian.Uint32(p[12:]),
+		TotalTokens:     binary.LittleEndian.Uint64(p[16:]),
+		FreeTokens:      binary.LittleEndian.Uint64(p[24:]),
+		EvictableTokens: binary.LittleEndian.Uint64(p[32:]),
+	}
+}
+
+// ScoreRecord is one cache node, asked about for the first time or used since. Every field is replicated.
+type ScoreRecord struct {
+	NodeKey     uint64     // names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never
+	LastUse     uint64     // logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used
+	Hits        uint32     // uses since the node was made; saturates; replicated; zero: never used
+	Tokens      uint32     // tokens of the node; tokens; 1 or more; replicated; zero: never
+	DepthTokens uint32     // tokens before the node; tokens; any; replicated; zero: the start of a prompt
+	Tenant      uint16     // whose request made the node; any; replicated; zero: the default tenant
+	Flags       uint16     // ScoreFlagBackedUp, ScoreFlagOnDevice; ScoreFlag bits; replicated; zero: neither holds
+	Class       ScoreClass // why the node is in the batch; 0..2; replicated; zero: never asked
+}
+
+// PutScoreRecord writes the record's ScoreStride bytes at the start of b, zero tail included. b must be as long as that.
+func PutScoreRecord(b []byte, r *ScoreRecord) {
+	p := (*[ScoreStride]byte)(b)
+	binary.LittleEndian.PutUint64(p[0:], r.NodeKey)
+	binary.LittleEndian.PutUint64(p[8:], r.LastUse)
+	binary.LittleEndian.PutUint32(p[16:], r.Hits)
+	binary.LittleEndian.PutUint32(p[20:], r.Tokens)
+	binary.LittleEndian.PutUint32(p[24:], r.DepthTokens)
+	binary.LittleEndian.PutUint16(p[28:], r.Tenant)
+	binary.LittleEndian.PutUint16(p[30:], r.Flags)
+	p[32] = uint8(r.Class)
+	p[33] = 0
+	binary.LittleEndian.PutUint16(p[34:], 0)
+	binary.LittleEndian.PutUint32(p[36:], 0)
+	binary.LittleEndian.PutUint64(p[40:], 0)
+	binary.LittleEndian.PutUint64(p[48:], 0)
+	binary.LittleEndian.PutUint64(p[56:], 0)
+}
+
+// GetScoreRecord reads the record at the start of b, which must be at least ScoreStride bytes long.
+func GetScoreRecord(b []byte) ScoreRecord {
+	p := (*[ScoreStride]byte)(b)
+	return ScoreRecord{
+		NodeKey:     binary.LittleEndian.Uint64(p[0:]),
+		LastUse:     binary.LittleEndian.Uint64(p[8:]),
+		Hits:        binary.LittleEndian.Uint32(p[16:]),
+		Tokens:      binary.LittleEndian.Uint32(p[20:]),
+		DepthTokens: binary.LittleEndian.Uint32(p[24:]),
+		Tenant:      binary.LittleEndian.Uint16(p[28:]),
+		Flags:       binary.LittleEndian.Uint16(p[30:]),
+		Class:       ScoreClass(p[32]),
+	}
+}
+
+// ScoreOut is score's answer for one node.
+type ScoreOut struct {
+	Key uint64 // the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key
+}
+
+// PutScoreOut writes the record's ScoreOutStride bytes at the start of b, zero tail included. b must be as long as that.
+func PutScoreOut(b []byte, r *ScoreOut) {
+	p := (*[ScoreOutStride]byte)(b)
+	binary.LittleEndian.PutUint64(p[0:], r.Key)
+}
+
+// GetScoreOut reads the record at the start of b, which must be at least ScoreOutStride bytes long.
+func GetScoreOut(b []byte) ScoreOut {
+	p := (*[ScoreOutStride]byte)(b)
+	return ScoreOut{
+		Key: binary.LittleEndian.Uint64(p[0:]),
 	}
 }

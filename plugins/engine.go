@@ -43,6 +43,7 @@ const (
 	entryGate
 	entryReserve
 	entryAdmit
+	entryScore
 	entries
 )
 

@@ -127,7 +127,7 @@ type Module struct {
 	program program
 	key     moduleKey
 	fuel    Fuel
-	hooks   [abi.Reserve + 1]bool
+	hooks   [abi.Score + 1]bool
 
 	mu      sync.Mutex
 	checked map[[sha256.Size]byte]bool // configurations whose vectors were run
@@ -155,4 +155,4 @@ func newModule(p program, key moduleKey, fuel Fuel) (*Module, error) {
 }
 
 // hooks lists the hooks in the order in which they run in a tick.
-func hooks() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} }
+func hooks() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} }

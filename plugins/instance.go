@@ -45,7 +45,7 @@ type Instance struct {
 	in      uint32 // address of the IN arena
 	size    uint32 // its bytes
 	most    uint32 // memory pages beyond which the instance is discarded
-	fuel    [abi.Reserve + 1]Fuel
+	fuel    [abi.Score + 1]Fuel
 	spent   int64 // fuel of the last Call
 
 	hook    abi.Hook // of the batch begun last
@@ -247,6 +247,8 @@ func entryOf(hook abi.Hook) (entry, bool) {
 		return entryReserve, true
 	case abi.Admit:
 		return entryAdmit, true
+	case abi.Score:
+		return entryScore, true
 	}
 	return 0, false
 }

@@ -14,6 +14,7 @@ type NativePolicy struct {
 	Gate    guest.GateFunc
 	Reserve guest.ReserveFunc
 	Admit   guest.AdmitFunc
+	Score   guest.ScoreFunc
 }
 
 // native is a Caller over functions of this process, in a buffer that the host owns.
@@ -40,6 +41,8 @@ func builtinNative(hook abi.Hook, name string) (NativePolicy, error) {
 		p.Reserve, ok = standard.Reserve(name)
 	case abi.Admit:
 		p.Admit, ok = standard.Admit(name)
+	case abi.Score:
+		p.Score, ok = standard.Score(name)
 	}
 	if !ok {
 		return p, reject("builtin", "no %s policy is named %q; the shipped ones are %q", hook, name, standard.Names(hook))
@@ -72,6 +75,8 @@ func (c *native) Call(hook abi.Hook) (status abi.Status, err error) {
 		status = abi.Status(guest.RunReserve(c.policy.Reserve, c.buf))
 	case hook == abi.Admit && c.policy.Admit != nil:
 		status = abi.Status(guest.RunAdmit(c.policy.Admit, c.buf))
+	case hook == abi.Score && c.policy.Score != nil:
+		status = abi.Status(guest.RunScore(c.policy.Score, c.buf))
 	}
 	if !valid(status) {
 		return 0, badStatus(hook, status)

@@ -111,7 +111,7 @@ func checkSignatures(exports map[string]signature) error {
 		return reject("signature", "_initialize is (%s) -> (%s), it must take and return nothing", init.params, init.results)
 	}
 	if answers == 0 {
-		return reject("export", "the module exports none of %s, %s and %s, so it answers no hook", abi.Gate.Export(), abi.Reserve.Export(), abi.Admit.Export())
+		return reject("export", "the module exports none of %s, %s, %s and %s, so it answers no hook", abi.Gate.Export(), abi.Reserve.Export(), abi.Admit.Export(), abi.Score.Export())
 	}
 	return nil
 }

@@ -187,6 +187,8 @@ func (r *Runner) check(nOut int) error {
 		return abi.CheckGateOut(b, nOut)
 	case abi.Reserve:
 		return abi.CheckReserveOut(b, nOut)
+	case abi.Score:
+		return abi.CheckScoreOut(b, nOut)
 	}
 	if w := abi.SeenWords(nOut); len(r.seen) < w {
 		r.seen = make([]uint64, 2*w)

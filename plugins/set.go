@@ -45,7 +45,7 @@ type Info struct {
 // Set is one rank's policies: a runner for every hook, over the fewest instances (one a module, configuration and
 // class). It belongs to the rank's tick loop.
 type Set struct {
-	Gate, Reserve, Admit *Runner
+	Gate, Reserve, Admit, Score *Runner
 
 	slots []*Slot
 	infos []Info
@@ -60,6 +60,8 @@ func (s *Set) Runner(h abi.Hook) *Runner {
 		return s.Reserve
 	case abi.Admit:
 		return s.Admit
+	case abi.Score:
+		return s.Score
 	}
 	return nil
 }
@@ -96,6 +98,8 @@ func (h *Host) NewSet(ctx context.Context, specs []Spec, info abi.HostInfo) (*Se
 			b.set.Reserve = r
 		case abi.Admit:
 			b.set.Admit = r
+		case abi.Score:
+			b.set.Score = r
 		}
 	}
 	return b.set, nil
@@ -104,7 +108,7 @@ func (h *Host) NewSet(ctx context.Context, specs []Spec, info abi.HostInfo) (*Se
 // NewNativeSet makes native-only policies without a host, for callers that run no WebAssembly. names are shipped policies; an
 // empty one is the default.
 func NewNativeSet(names standard.Config) (*Set, error) {
-	specs := make([]Spec, 0, 3)
+	specs := make([]Spec, 0, len(hooks()))
 	for _, hook := range hooks() {
 		if n := names.Name(hook); n != "" {
 			specs = append(specs, Spec{Hook: hook, Builtin: n, Native: true})
@@ -143,7 +147,7 @@ type setBuilder struct {
 	host  *Host
 	info  abi.HostInfo
 	set   *Set
-	specs [abi.Reserve + 1]Spec
+	specs [abi.Score + 1]Spec
 	slots map[slotKey]*Slot
 }
 
@@ -208,7 +212,7 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 		return nil, nil, err
 	}
 	// An instance answers every hook of its class, with each hook's own fuel.
-	var fuel [abi.Reserve + 1]Fuel
+	var fuel [abi.Score + 1]Fuel
 	for _, hook := range hooks() {
 		fuel[hook] = b.specs[hook].Fuel.or(b.host.fuel)
 	}
@@ -295,6 +299,8 @@ func (b *setBuilder) builtins(class abi.Class) standard.Config {
 			c.Reserve = s.Builtin
 		case abi.Admit:
 			c.Admit = s.Builtin
+		case abi.Score:
+			c.Score = s.Builtin
 		}
 	}
 	return c

@@ -63,6 +63,8 @@ func nativeOf(c standard.Config) (NativePolicy, error) {
 			p.Reserve = one.Reserve
 		case abi.Admit:
 			p.Admit = one.Admit
+		case abi.Score:
+			p.Score = one.Score
 		}
 	}
 	return p, nil

@@ -23,7 +23,29 @@ type vector struct {
 func vectors() []vector {
 	v := []vector{gateVector(), {name: "gate empty", hook: abi.Gate, encode: func(abi.Batch) {}}}
 	v = append(v, reserveVectors()...)
-	return append(v, admitVectors()...)
+	v = append(v, admitVectors()...)
+	return append(v, scoreVectors()...)
+}
+
+func scoreVectors() []vector {
+	globals := abi.ScoreGlobals{TimeNS: 1, PageSize: 16, Nodes: 40, TotalTokens: 24000, FreeTokens: 4000, EvictableTokens: 6000}
+	batch := func(name string, records ...abi.ScoreRecord) vector {
+		return vector{name: "score " + name, hook: abi.Score, n: len(records), nOut: len(records), encode: func(b abi.Batch) {
+			b.PutScoreGlobals(&globals)
+			for i := range records {
+				b.PutScore(i, &records[i])
+			}
+		}}
+	}
+	var all []abi.ScoreRecord
+	for i := range 24 {
+		all = append(all, abi.ScoreRecord{
+			NodeKey: uint64(i) + 1, LastUse: uint64(100 - i), Hits: uint32(i * i % 7), Tokens: uint32(16 * (1 + i%3)), DepthTokens: uint32(16 * i),
+			Tenant: uint16(i % 3), Flags: uint16(i % 4), Class: abi.ScoreClass(i % 3),
+		})
+	}
+	large := abi.ScoreRecord{NodeKey: 1<<32 - 1, LastUse: 1<<64 - 1, Hits: 1<<32 - 1, Tokens: 1<<32 - 1, DepthTokens: 1<<32 - 1, Tenant: 1<<16 - 1, Flags: 3, Class: abi.ScoreAwaiting}
+	return []vector{batch("empty"), batch("every class and flag", all...), batch("every count at its largest", large), batch("never used", abi.ScoreRecord{NodeKey: 1, Tokens: 16})}
 }
 
 // gateVector is every raw poll with every restore status and every set of flags.
@@ -157,7 +179,7 @@ func (m *Module) classHooks(class abi.Class) []abi.Hook {
 
 // ClassOf is the class of the instance that answers the hook.
 func ClassOf(h abi.Hook) abi.Class {
-	if h == abi.Admit {
+	if h == abi.Admit || h == abi.Score {
 		return abi.ClassReplicated
 	}
 	return abi.ClassLocal

@@ -52,6 +52,8 @@ func writeVector(t *testing.T, text *bytes.Buffer, v vector) {
 		in, out = abi.ReserveStride, abi.ReserveOutStride
 	case abi.Admit:
 		in, out = abi.AdmitStride, abi.AdmitOutStride
+	case abi.Score:
+		in, out = abi.ScoreStride, abi.ScoreOutStride
 	}
 	lines := func(label string, b []byte, stride int) {
 		for ; len(b) > 0; b = b[stride:] {

@@ -155,7 +155,7 @@ func (p *wazeroProgram) instantiate(ctx context.Context) (machine, error) {
 func entryNames() [entries]string {
 	return [entries]string{
 		entryArena: "sluice_arena", entryConfigure: "sluice_configure",
-		entryGate: "sluice_gate_v1", entryReserve: "sluice_reserve_v1", entryAdmit: "sluice_admit_v1",
+		entryGate: "sluice_gate_v1", entryReserve: "sluice_reserve_v1", entryAdmit: "sluice_admit_v1", entryScore: "sluice_score_v1",
 	}
 }
 

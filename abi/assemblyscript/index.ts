@@ -16,7 +16,7 @@
 // checkHostInfo. A view is the record itself and lives for one call. An index out of range traps, and the host then answers
 // natively.
 
-import { AdmitBatch, Arena, GateBatch, HostInfo, MAJOR, ReserveBatch, Status } from "./layout";
+import { AdmitBatch, Arena, GateBatch, HostInfo, MAJOR, ReserveBatch, ScoreBatch, Status } from "./layout";
 
 export * from "./layout";
 
@@ -83,4 +83,9 @@ export function openReserve(batch: usize): ReserveBatch | null {
 /** The admit batch at the address that the host gave, null for bytes that are none. */
 export function openAdmit(batch: usize): AdmitBatch | null {
   return batch == inArena ? AdmitBatch.open(batch, IN_BYTES) : null;
+}
+
+/** The score batch at the address that the host gave, null for bytes that are none. */
+export function openScore(batch: usize): ScoreBatch | null {
+  return batch == inArena ? ScoreBatch.open(batch, IN_BYTES) : null;
 }

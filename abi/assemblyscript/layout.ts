@@ -32,6 +32,12 @@ export const ADMIT_GLOBALS_SIZE: u32 = 128;
 export const ADMIT_STRIDE: u32 = 64;
 /** Size of AdmitOut in bytes. */
 export const ADMIT_OUT_STRIDE: u32 = 8;
+/** Size of ScoreGlobals in bytes. */
+export const SCORE_GLOBALS_SIZE: u32 = 64;
+/** Size of ScoreRecord in bytes. */
+export const SCORE_STRIDE: u32 = 64;
+/** Size of ScoreOut in bytes. */
+export const SCORE_OUT_STRIDE: u32 = 8;
 
 /** Poll is a transfer poll as a policy sees it, and a vote: the field's five values. */
 export namespace Poll {
@@ -77,11 +83,21 @@ export namespace Verdict {
   export const REJECT: u8 = 2;
 }
 
+/** ScoreClass is where a cache node stands in the order of eviction before the policy has answered. */
+export namespace ScoreClass {
+  /** not asked about and not used under this policy epoch: evicted first, by last use */
+  export const NEVER: u8 = 0;
+  /** has a key of this policy epoch, and was used since */
+  export const KEYED: u8 = 1;
+  /** used under this policy epoch and not asked about yet: evicted last */
+  export const AWAITING: u8 = 2;
+}
+
 /** Class is which of a rank's two instances of a module an instance is: they share no memory, so that no local fact reaches a replicated answer. */
 export namespace Class {
   /** answers gate and reserve */
   export const LOCAL: u8 = 0;
-  /** answers admit */
+  /** answers admit and score */
   export const REPLICATED: u8 = 1;
 }
 
@@ -185,6 +201,10 @@ export const GATE_FLAG_NOTHING_TO_RESTORE: u8 = 16;
 export const GATE_OUT_GIVE_UP: u16 = 1;
 /** AdmitFlagReady: the reduced handshake poll is WaitingForInput, so the request can be admitted. */
 export const ADMIT_FLAG_READY: u8 = 1;
+/** ScoreFlagBackedUp: the host tier has a copy of the whole node. */
+export const SCORE_FLAG_BACKED_UP: u16 = 1;
+/** ScoreFlagOnDevice: the node's pages are good on the device. */
+export const SCORE_FLAG_ON_DEVICE: u16 = 2;
 
 /** Header is the first 64 bytes of a batch. Offsets count from the start of the batch, so a batch means the same wherever it lies. The object is the record itself, where it lies in the batch. */
 @unmanaged
@@ -210,7 +230,7 @@ export class Header {
   get headerSize(): u32 {
     return load<u32>(changetype<usize>(this), 8);
   }
-  /** which hook the batch is for; 1..3; replicated; zero: never */
+  /** which hook the batch is for; 1..4; replicated; zero: never */
   @inline
   get kind(): u32 {
     return load<u32>(changetype<usize>(this), 12);
@@ -707,6 +727,99 @@ export class AdmitAnswer {
   }
 }
 
+/** ScoreGlobals is the state of the cache. Every field is replicated. The object is the record itself, where it lies in the batch. */
+@unmanaged
+@final
+export class ScoreGlobals {
+  /** the tick's agreed time; ns; monotonic; replicated; zero: the group's start */
+  @inline
+  get timeNs(): u64 {
+    return load<u64>(changetype<usize>(this), 0);
+  }
+  /** tokens in a page; tokens; 1 or more; replicated; zero: never */
+  @inline
+  get pageSize(): u32 {
+    return load<u32>(changetype<usize>(this), 8);
+  }
+  /** nodes that the cache holds, those that are not in this batch included; nodes; any; replicated; zero: an empty cache */
+  @inline
+  get nodes(): u32 {
+    return load<u32>(changetype<usize>(this), 12);
+  }
+  /** tokens the device tier holds; tokens; any; replicated; zero: no device tier */
+  @inline
+  get totalTokens(): u64 {
+    return load<u64>(changetype<usize>(this), 16);
+  }
+  /** free; tokens; 0..TotalTokens; replicated; zero: none free */
+  @inline
+  get freeTokens(): u64 {
+    return load<u64>(changetype<usize>(this), 24);
+  }
+  /** what eviction can reach now; tokens; 0..TotalTokens; replicated; zero: none */
+  @inline
+  get evictableTokens(): u64 {
+    return load<u64>(changetype<usize>(this), 32);
+  }
+}
+
+/** ScoreRecord is one cache node, asked about for the first time or used since. Every field is replicated. The object is the record itself, where it lies in the batch. */
+@unmanaged
+@final
+export class ScoreRecord {
+  /** names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never */
+  @inline
+  get nodeKey(): u64 {
+    return load<u64>(changetype<usize>(this), 0);
+  }
+  /** logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used */
+  @inline
+  get lastUse(): u64 {
+    return load<u64>(changetype<usize>(this), 8);
+  }
+  /** uses since the node was made; saturates; replicated; zero: never used */
+  @inline
+  get hits(): u32 {
+    return load<u32>(changetype<usize>(this), 16);
+  }
+  /** tokens of the node; tokens; 1 or more; replicated; zero: never */
+  @inline
+  get tokens(): u32 {
+    return load<u32>(changetype<usize>(this), 20);
+  }
+  /** tokens before the node; tokens; any; replicated; zero: the start of a prompt */
+  @inline
+  get depthTokens(): u32 {
+    return load<u32>(changetype<usize>(this), 24);
+  }
+  /** whose request made the node; any; replicated; zero: the default tenant */
+  @inline
+  get tenant(): u16 {
+    return load<u16>(changetype<usize>(this), 28);
+  }
+  /** ScoreFlagBackedUp, ScoreFlagOnDevice; ScoreFlag bits; replicated; zero: neither holds */
+  @inline
+  get flags(): u16 {
+    return load<u16>(changetype<usize>(this), 30);
+  }
+  /** why the node is in the batch; 0..2; replicated; zero: never asked */
+  @inline
+  get class_(): u8 {
+    return load<u8>(changetype<usize>(this), 32);
+  }
+}
+
+/** ScoreOut is score's answer for one node. The object is the record itself, where it lies in the batch. */
+@unmanaged
+@final
+export class ScoreAnswer {
+  /** the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key */
+  @inline
+  setKey(x: u64): void {
+    store<u64>(changetype<usize>(this), x, 0);
+  }
+}
+
 /** Whether the size bytes at the address are a batch of the kind whose header, globals and inputs make sense. */
 function opens(at: usize, size: u32, kind: u32, globalsSize: u32, inStride: u32, outStride: u32): bool {
   if (size < HEADER_SIZE) return false;
@@ -932,6 +1045,69 @@ export class ReserveBatch {
   @inline
   hold(tokens: u64): void {
     this.answer().setHeldTokens(tokens);
+  }
+}
+
+/** A score batch: gives cache nodes the keys by which they are evicted, smallest first; used only where every rank gave the same valid answer. Output records: one an input record. The object is the batch itself. */
+@unmanaged
+@final
+export class ScoreBatch {
+  /** Takes the view of the batch in the size bytes at the address; null for bytes that are none. */
+  static open(at: usize, size: u32): ScoreBatch | null {
+    if (!opens(at, size, 4, SCORE_GLOBALS_SIZE, SCORE_STRIDE, SCORE_OUT_STRIDE)) return null;
+    const b = changetype<ScoreBatch>(at);
+    const h = changetype<Header>(at);
+    if (!fits(h.outOff, h.n, h.outStride, size)) return null;
+    return b;
+  }
+
+  @inline
+  private get header(): Header {
+    return changetype<Header>(changetype<usize>(this));
+  }
+
+  /** Number of input records. */
+  @inline
+  get length(): u32 {
+    return this.header.n;
+  }
+
+  /** The scheduler's tick. */
+  @inline
+  get tick(): u64 {
+    return this.header.tick;
+  }
+
+  /** Generation of the policies, the same on all ranks. */
+  @inline
+  get epoch(): u64 {
+    return this.header.epoch;
+  }
+
+  /** What all records share. */
+  @inline
+  get globals(): ScoreGlobals {
+    return changetype<ScoreGlobals>(changetype<usize>(this) + this.header.globalsOff);
+  }
+
+  /** Input record i, below length. */
+  @inline
+  at(i: u32): ScoreRecord {
+    if (i >= this.header.n) unreachable();
+    return changetype<ScoreRecord>(changetype<usize>(this) + this.header.inOff + i * this.header.inStride);
+  }
+
+  /** Output record i. */
+  @inline
+  answer(i: u32): ScoreAnswer {
+    if (i >= this.header.n) unreachable();
+    return changetype<ScoreAnswer>(changetype<usize>(this) + this.header.outOff + i * this.header.outStride);
+  }
+
+  /** Gives node i its key; the smallest is evicted first. */
+  @inline
+  set(i: u32, key: i64): void {
+    this.answer(i).setKey(key as u64);
   }
 }
 

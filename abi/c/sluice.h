@@ -53,11 +53,15 @@
 #define SLUICE_ADMIT_GLOBALS_SIZE 128
 #define SLUICE_ADMIT_STRIDE 64
 #define SLUICE_ADMIT_OUT_STRIDE 8
+#define SLUICE_SCORE_GLOBALS_SIZE 64
+#define SLUICE_SCORE_STRIDE 64
+#define SLUICE_SCORE_OUT_STRIDE 8
 
 /* The hooks: the kind in a batch header. */
 #define SLUICE_KIND_GATE 1u /* judges every transfer-queue entry; the votes are combined by MIN over the ranks */
 #define SLUICE_KIND_ADMIT 2u /* orders and judges the candidates; used only where every rank gave the same valid answer */
 #define SLUICE_KIND_RESERVE 3u /* says how many tokens to hold back; the budget is combined by MIN over the ranks */
+#define SLUICE_KIND_SCORE 4u /* gives cache nodes the keys by which they are evicted, smallest first; used only where every rank gave the same valid answer */
 
 /* Poll is a transfer poll as a policy sees it, and a vote: the field's five values. */
 #define SLUICE_POLL_FAILED 0 /* terminal: a failure, an abort, a timeout or a dead peer */
@@ -81,9 +85,14 @@
 #define SLUICE_VERDICT_ADMIT 1 /* admitted, if it fits the live budget */
 #define SLUICE_VERDICT_REJECT 2 /* ended with the given reason */
 
+/* ScoreClass is where a cache node stands in the order of eviction before the policy has answered. */
+#define SLUICE_SCORE_NEVER 0 /* not asked about and not used under this policy epoch: evicted first, by last use */
+#define SLUICE_SCORE_KEYED 1 /* has a key of this policy epoch, and was used since */
+#define SLUICE_SCORE_AWAITING 2 /* used under this policy epoch and not asked about yet: evicted last */
+
 /* Class is which of a rank's two instances of a module an instance is: they share no memory, so that no local fact reaches a replicated answer. */
 #define SLUICE_CLASS_LOCAL 0 /* answers gate and reserve */
-#define SLUICE_CLASS_REPLICATED 1 /* answers admit */
+#define SLUICE_CLASS_REPLICATED 1 /* answers admit and score */
 
 /* Arena is the kind of a guest-owned memory area, the first argument of sluice_arena. */
 #define SLUICE_ARENA_CONFIG 0 /* the configuration bytes, canonical JSON */
@@ -135,6 +144,8 @@
 #define SLUICE_GATE_FLAG_NOTHING_TO_RESTORE 16u /* GateFlagNothingToRestore: no token of the promise is below the device. */
 #define SLUICE_GATE_OUT_GIVE_UP 1u /* GateOutGiveUp ends the request on all ranks as a client's abort would. */
 #define SLUICE_ADMIT_FLAG_READY 1u /* AdmitFlagReady: the reduced handshake poll is WaitingForInput, so the request can be admitted. */
+#define SLUICE_SCORE_FLAG_BACKED_UP 1u /* ScoreFlagBackedUp: the host tier has a copy of the whole node. */
+#define SLUICE_SCORE_FLAG_ON_DEVICE 2u /* ScoreFlagOnDevice: the node's pages are good on the device. */
 
 /* Little-endian reads and writes, byte by byte: alignment and aliasing never matter, and the compiler makes one access. */
 static inline uint8_t sluice_get8(const uint8_t *p) { return p[0]; }
@@ -167,7 +178,7 @@ static inline uint16_t sluice_header_major(sluice_header r) { return sluice_get1
 static inline uint16_t sluice_header_minor(sluice_header r) { return sluice_get16(r.p + 6); }
 /* size of this header; bytes; 64 or more; replicated; zero: never */
 static inline uint32_t sluice_header_header_size(sluice_header r) { return sluice_get32(r.p + 8); }
-/* which hook the batch is for; 1..3; replicated; zero: never */
+/* which hook the batch is for; 1..4; replicated; zero: never */
 static inline uint32_t sluice_header_kind(sluice_header r) { return sluice_get32(r.p + 12); }
 /* the scheduler's tick; ticks; any; replicated; zero: the first tick */
 static inline uint64_t sluice_header_tick(sluice_header r) { return sluice_get64(r.p + 16); }
@@ -372,6 +383,45 @@ static inline void sluice_admit_answer_set_reason(sluice_admit_answer a, uint8_t
 /* position in the walk; a permutation of 0..Candidates-1; policy; zero: first */
 static inline void sluice_admit_answer_set_order(sluice_admit_answer a, uint32_t x) { sluice_put32(a.p + 4, x); }
 
+/* ScoreGlobals is the state of the cache. Every field is replicated. */
+typedef struct { const uint8_t *p; } sluice_score_globals;
+/* the tick's agreed time; ns; monotonic; replicated; zero: the group's start */
+static inline uint64_t sluice_score_globals_time_ns(sluice_score_globals r) { return sluice_get64(r.p + 0); }
+/* tokens in a page; tokens; 1 or more; replicated; zero: never */
+static inline uint32_t sluice_score_globals_page_size(sluice_score_globals r) { return sluice_get32(r.p + 8); }
+/* nodes that the cache holds, those that are not in this batch included; nodes; any; replicated; zero: an empty cache */
+static inline uint32_t sluice_score_globals_nodes(sluice_score_globals r) { return sluice_get32(r.p + 12); }
+/* tokens the device tier holds; tokens; any; replicated; zero: no device tier */
+static inline uint64_t sluice_score_globals_total_tokens(sluice_score_globals r) { return sluice_get64(r.p + 16); }
+/* free; tokens; 0..TotalTokens; replicated; zero: none free */
+static inline uint64_t sluice_score_globals_free_tokens(sluice_score_globals r) { return sluice_get64(r.p + 24); }
+/* what eviction can reach now; tokens; 0..TotalTokens; replicated; zero: none */
+static inline uint64_t sluice_score_globals_evictable_tokens(sluice_score_globals r) { return sluice_get64(r.p + 32); }
+
+/* ScoreRecord is one cache node, asked about for the first time or used since. Every field is replicated. */
+typedef struct { const uint8_t *p; } sluice_score_record;
+/* names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never */
+static inline uint64_t sluice_score_record_node_key(sluice_score_record r) { return sluice_get64(r.p + 0); }
+/* logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used */
+static inline uint64_t sluice_score_record_last_use(sluice_score_record r) { return sluice_get64(r.p + 8); }
+/* uses since the node was made; saturates; replicated; zero: never used */
+static inline uint32_t sluice_score_record_hits(sluice_score_record r) { return sluice_get32(r.p + 16); }
+/* tokens of the node; tokens; 1 or more; replicated; zero: never */
+static inline uint32_t sluice_score_record_tokens(sluice_score_record r) { return sluice_get32(r.p + 20); }
+/* tokens before the node; tokens; any; replicated; zero: the start of a prompt */
+static inline uint32_t sluice_score_record_depth_tokens(sluice_score_record r) { return sluice_get32(r.p + 24); }
+/* whose request made the node; any; replicated; zero: the default tenant */
+static inline uint16_t sluice_score_record_tenant(sluice_score_record r) { return sluice_get16(r.p + 28); }
+/* ScoreFlagBackedUp, ScoreFlagOnDevice; ScoreFlag bits; replicated; zero: neither holds */
+static inline uint16_t sluice_score_record_flags(sluice_score_record r) { return sluice_get16(r.p + 30); }
+/* why the node is in the batch; 0..2; replicated; zero: never asked */
+static inline uint8_t sluice_score_record_class(sluice_score_record r) { return sluice_get8(r.p + 32); }
+
+/* ScoreOut is score's answer for one node. */
+typedef struct { uint8_t *p; } sluice_score_answer;
+/* the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key */
+static inline void sluice_score_answer_set_key(sluice_score_answer a, uint64_t x) { sluice_put64(a.p + 0, x); }
+
 /* What every batch view holds; policies use the functions of their hook below. */
 typedef struct {
   const uint8_t *globals, *in;
@@ -546,6 +596,40 @@ static inline void sluice_reserve_hold(const sluice_reserve_batch *b, uint64_t t
   sluice_reserve_answer_set_held_tokens(sluice_reserve_get_answer(b), tokens);
 }
 
+/* A score batch: gives cache nodes the keys by which they are evicted, smallest first; used only where every rank gave the same valid answer. Output records: one an input record. */
+typedef struct { sluice_batch batch; } sluice_score_batch;
+
+/* Takes the view of the score batch in the size bytes at buf; 0 for bytes that are none. */
+static inline int sluice_score_open(sluice_score_batch *b, uint8_t *buf, uint32_t size) {
+  if (!sluice_open(&b->batch, buf, size, SLUICE_KIND_SCORE, SLUICE_SCORE_GLOBALS_SIZE, SLUICE_SCORE_STRIDE, SLUICE_SCORE_OUT_STRIDE)) return 0;
+  return sluice_outputs(&b->batch, buf, size, b->batch.n);
+}
+/* Number of input records. */
+static inline uint32_t sluice_score_len(const sluice_score_batch *b) { return b->batch.n; }
+/* The scheduler's tick. */
+static inline uint64_t sluice_score_tick(const sluice_score_batch *b) { return b->batch.tick; }
+/* Generation of the policies, the same on all ranks. */
+static inline uint64_t sluice_score_epoch(const sluice_score_batch *b) { return b->batch.epoch; }
+/* What all records share. */
+static inline sluice_score_globals sluice_score_get_globals(const sluice_score_batch *b) {
+  sluice_score_globals g = {b->batch.globals};
+  return g;
+}
+/* Input record i, below sluice_score_len(b). */
+static inline sluice_score_record sluice_score_at(const sluice_score_batch *b, uint32_t i) {
+  sluice_score_record r = {sluice_in_at(&b->batch, i)};
+  return r;
+}
+/* Output record i. */
+static inline sluice_score_answer sluice_score_get_answer(const sluice_score_batch *b, uint32_t i) {
+  sluice_score_answer a = {sluice_out_at(&b->batch, i)};
+  return a;
+}
+/* Gives node i its key; the smallest is evicted first. */
+static inline void sluice_score_set(const sluice_score_batch *b, uint32_t i, int64_t key) {
+  sluice_score_answer_set_key(sluice_score_get_answer(b, i), (uint64_t)key);
+}
+
 /* The configuration function of a policy that takes no settings: it refuses every table that is not empty. A policy's own
  * has this type: info is the host's information, config the n bytes of its table as canonical JSON, good for the call. */
 static inline int32_t sluice_no_config(sluice_host_info info, const uint8_t *config, uint32_t n) {
@@ -600,6 +684,14 @@ static inline int32_t sluice_no_config(sluice_host_info info, const uint8_t *con
   SLUICE_EXPORT("sluice_reserve_v1") int32_t sluice_reserve_v1(uint8_t *at) {                                                         \
     sluice_reserve_batch b;                                                                                                \
     if (at != sluice_in_arena || !sluice_reserve_open(&b, at, SLUICE_IN_BYTES)) return SLUICE_STATUS_BAD_BATCH;            \
+    return f(&b);                                                                                                         \
+  }
+
+/* The entry point of score: f is int32_t f(const sluice_score_batch *) and returns a status. */
+#define SLUICE_SCORE(f)                                                                                         \
+  SLUICE_EXPORT("sluice_score_v1") int32_t sluice_score_v1(uint8_t *at) {                                                         \
+    sluice_score_batch b;                                                                                                \
+    if (at != sluice_in_arena || !sluice_score_open(&b, at, SLUICE_IN_BYTES)) return SLUICE_STATUS_BAD_BATCH;            \
     return f(&b);                                                                                                         \
   }
 

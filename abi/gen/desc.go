@@ -10,19 +10,18 @@ import (
 
 // desc is the description file: the one source of every layout.
 type desc struct {
-	Name          string   `json:"name"`
-	Major         int      `json:"major"`
-	Minor         int      `json:"minor"`
-	Magic         string   `json:"magic"`
-	HostMagic     string   `json:"host_magic"`
-	HeaderSize    int      `json:"header_size"`
-	Align         int      `json:"align"`
-	Hooks         []hook   `json:"hooks"`
-	ReservedHooks []hook   `json:"reserved_hooks"`
-	Exports       []export `json:"exports"`
-	Enums         []enum   `json:"enums"`
-	Flags         []flag   `json:"flags"`
-	Records       []record `json:"records"`
+	Name       string   `json:"name"`
+	Major      int      `json:"major"`
+	Minor      int      `json:"minor"`
+	Magic      string   `json:"magic"`
+	HostMagic  string   `json:"host_magic"`
+	HeaderSize int      `json:"header_size"`
+	Align      int      `json:"align"`
+	Hooks      []hook   `json:"hooks"`
+	Exports    []export `json:"exports"`
+	Enums      []enum   `json:"enums"`
+	Flags      []flag   `json:"flags"`
+	Records    []record `json:"records"`
 }
 
 type hook struct {
@@ -137,6 +136,10 @@ func load(path string) (*desc, error) {
 // check refuses a description whose fields overlap, are not naturally aligned, leave their record, or lack the
 // words that the table in the README prints.
 func (d *desc) check() error {
+	replicated := map[string]bool{}
+	for _, h := range d.Hooks {
+		replicated[h.Name] = h.Class == "replicated"
+	}
 	if len(d.Magic) != 4 || len(d.HostMagic) != 4 {
 		return fmt.Errorf("%w: magic must be four bytes", errDescription)
 	}
@@ -158,7 +161,7 @@ func (d *desc) check() error {
 				return fmt.Errorf("%w: %s.%s: ends past the record's %d bytes", errDescription, r.Name, f.Name, r.Size)
 			case f.Scope == "" || f.Zero == "" || f.Doc == "" || f.Range == "":
 				return fmt.Errorf("%w: %s.%s: scope, zero, range and doc are required", errDescription, r.Name, f.Name)
-			case r.Hook == "Admit" && f.Scope == "local":
+			case replicated[r.Hook] && f.Scope == "local":
 				return fmt.Errorf("%w: %s.%s: a local field where the answer is used directly", errDescription, r.Name, f.Name)
 			}
 			next = f.Off + w

@@ -20,7 +20,7 @@ header, never by sizes known at build time; it leaves bytes past what it knows a
 and zero means "as before". A host of a newer minor version is fine; a newer major is a new marker and new entry names.
 
 Fields are *replicated* (the same on every rank), *local* (this rank's own fact) or *policy* (the answer). No field of
-admit is local: its answer is used directly. There is no clock, no rank and no entropy: every globals record starts with
+admit or score is local: their answers are used directly. There is no clock, no rank and no entropy: every globals record starts with
 the tick's agreed time.
 
 ## SDKs
@@ -40,9 +40,6 @@ Each has typed views of every record, the arenas and the exports, generated from
 	b.WriteString("\n## Hooks\n\n| hook | kind | entry point | instance | does | output records |\n|---|---|---|---|---|---|\n")
 	for _, h := range d.Hooks {
 		fmt.Fprintf(&b, "| %s | %d | `%s` | %s | %s | %s |\n", strings.ToLower(h.Name), h.Kind, h.Export, h.Class, h.Doc, h.Outs)
-	}
-	for _, h := range d.ReservedHooks {
-		fmt.Fprintf(&b, "| %s | %d | `%s` | | %s | |\n", strings.ToLower(h.Name), h.Kind, h.Export, h.Doc)
 	}
 	b.WriteString("\n## Records\n")
 	for _, r := range d.Records {

@@ -182,3 +182,31 @@ func (b *AdmitBatch) Set(i int, v abi.Verdict, order int) {
 	a.SetVerdict(v)
 	a.SetOrder(uint32(order))
 }
+
+// ScoreBatch is a view of a score batch: every input record is a cache node and is given a key.
+type ScoreBatch struct{ parts }
+
+// OpenScore takes the view of the score batch at the start of buf; false for bytes that are none.
+func OpenScore(buf []byte) (ScoreBatch, bool) {
+	p, h, ok := open(buf, abi.Score, abi.ScoreGlobalsSize, abi.ScoreStride, abi.ScoreOutStride)
+	ok = ok && p.outputs(buf, h, p.n)
+	return ScoreBatch{p}, ok
+}
+
+// Globals is the state of the cache.
+func (b *ScoreBatch) Globals() ScoreGlobals {
+	return ScoreGlobals{(*[abi.ScoreGlobalsSize]byte)(b.globals)}
+}
+
+// At is input record i, 0 <= i < Len().
+func (b *ScoreBatch) At(i int) ScoreRecord {
+	return ScoreRecord{(*[abi.ScoreStride]byte)(b.in[i*b.inStride:])}
+}
+
+// Answer is output record i, 0 <= i < Len().
+func (b *ScoreBatch) Answer(i int) ScoreAnswer {
+	return ScoreAnswer{(*[abi.ScoreOutStride]byte)(b.out[i*b.outStride:])}
+}
+
+// Set gives node i its key; the smallest is evicted first.
+func (b *ScoreBatch) Set(i int, key int64) { b.Answer(i).SetKey(uint64(key)) }

@@ -229,3 +229,57 @@ func (v AdmitAnswer) SetReason(x abi.Reason) { v.p[1] = uint8(x) }
 
 // SetOrder: position in the walk; a permutation of 0..Candidates-1; policy; zero: first.
 func (v AdmitAnswer) SetOrder(x uint32) { binary.LittleEndian.PutUint32(v.p[4:], x) }
+
+// ScoreGlobals is a view of an abi.ScoreGlobals in a batch.
+type ScoreGlobals struct{ p *[abi.ScoreGlobalsSize]byte }
+
+// TimeNS: the tick's agreed time; ns; monotonic; replicated; zero: the group's start.
+func (v ScoreGlobals) TimeNS() uint64 { return binary.LittleEndian.Uint64(v.p[0:]) }
+
+// PageSize: tokens in a page; tokens; 1 or more; replicated; zero: never.
+func (v ScoreGlobals) PageSize() uint32 { return binary.LittleEndian.Uint32(v.p[8:]) }
+
+// Nodes: nodes that the cache holds, those that are not in this batch included; nodes; any; replicated; zero: an empty cache.
+func (v ScoreGlobals) Nodes() uint32 { return binary.LittleEndian.Uint32(v.p[12:]) }
+
+// TotalTokens: tokens the device tier holds; tokens; any; replicated; zero: no device tier.
+func (v ScoreGlobals) TotalTokens() uint64 { return binary.LittleEndian.Uint64(v.p[16:]) }
+
+// FreeTokens: free; tokens; 0..TotalTokens; replicated; zero: none free.
+func (v ScoreGlobals) FreeTokens() uint64 { return binary.LittleEndian.Uint64(v.p[24:]) }
+
+// EvictableTokens: what eviction can reach now; tokens; 0..TotalTokens; replicated; zero: none.
+func (v ScoreGlobals) EvictableTokens() uint64 { return binary.LittleEndian.Uint64(v.p[32:]) }
+
+// ScoreRecord is a view of an abi.ScoreRecord in a batch.
+type ScoreRecord struct{ p *[abi.ScoreStride]byte }
+
+// NodeKey: names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never.
+func (v ScoreRecord) NodeKey() uint64 { return binary.LittleEndian.Uint64(v.p[0:]) }
+
+// LastUse: logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used.
+func (v ScoreRecord) LastUse() uint64 { return binary.LittleEndian.Uint64(v.p[8:]) }
+
+// Hits: uses since the node was made; saturates; replicated; zero: never used.
+func (v ScoreRecord) Hits() uint32 { return binary.LittleEndian.Uint32(v.p[16:]) }
+
+// Tokens: tokens of the node; tokens; 1 or more; replicated; zero: never.
+func (v ScoreRecord) Tokens() uint32 { return binary.LittleEndian.Uint32(v.p[20:]) }
+
+// DepthTokens: tokens before the node; tokens; any; replicated; zero: the start of a prompt.
+func (v ScoreRecord) DepthTokens() uint32 { return binary.LittleEndian.Uint32(v.p[24:]) }
+
+// Tenant: whose request made the node; any; replicated; zero: the default tenant.
+func (v ScoreRecord) Tenant() uint16 { return binary.LittleEndian.Uint16(v.p[28:]) }
+
+// Flags: ScoreFlagBackedUp, ScoreFlagOnDevice; ScoreFlag bits; replicated; zero: neither holds.
+func (v ScoreRecord) Flags() uint16 { return binary.LittleEndian.Uint16(v.p[30:]) }
+
+// Class: why the node is in the batch; 0..2; replicated; zero: never asked.
+func (v ScoreRecord) Class() abi.ScoreClass { return abi.ScoreClass(v.p[32]) }
+
+// ScoreAnswer is a view of an abi.ScoreOut in a batch, for writing.
+type ScoreAnswer struct{ p *[abi.ScoreOutStride]byte }
+
+// SetKey: the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key.
+func (v ScoreAnswer) SetKey(x uint64) { binary.LittleEndian.PutUint64(v.p[0:], x) }

@@ -14,6 +14,8 @@ type (
 	ReserveFunc func(b ReserveBatch) int32
 	// AdmitFunc answers and orders every candidate of the batch.
 	AdmitFunc func(b AdmitBatch) int32
+	// ScoreFunc gives every node of the batch its key.
+	ScoreFunc func(b ScoreBatch) int32
 )
 
 // RunGate runs f over the gate batch at the start of buf.
@@ -37,6 +39,15 @@ func RunReserve(f ReserveFunc, buf []byte) int32 {
 // RunAdmit runs f over the admit batch at the start of buf.
 func RunAdmit(f AdmitFunc, buf []byte) int32 {
 	b, ok := OpenAdmit(buf)
+	if !ok {
+		return Bad
+	}
+	return f(b)
+}
+
+// RunScore runs f over the score batch at the start of buf.
+func RunScore(f ScoreFunc, buf []byte) int32 {
+	b, ok := OpenScore(buf)
 	if !ok {
 		return Bad
 	}

@@ -50,6 +50,12 @@ pub const admit_globals_size: u32 = 128;
 pub const admit_stride: u32 = 64;
 /// Size of AdmitOut in bytes.
 pub const admit_out_stride: u32 = 8;
+/// Size of ScoreGlobals in bytes.
+pub const score_globals_size: u32 = 64;
+/// Size of ScoreRecord in bytes.
+pub const score_stride: u32 = 64;
+/// Size of ScoreOut in bytes.
+pub const score_out_stride: u32 = 8;
 
 /// Poll is a transfer poll as a policy sees it, and a vote: the field's five values.
 pub const Poll = enum(u8) {
@@ -99,11 +105,22 @@ pub const Verdict = enum(u8) {
     _,
 };
 
+/// ScoreClass is where a cache node stands in the order of eviction before the policy has answered.
+pub const ScoreClass = enum(u8) {
+    /// not asked about and not used under this policy epoch: evicted first, by last use
+    never = 0,
+    /// has a key of this policy epoch, and was used since
+    keyed = 1,
+    /// used under this policy epoch and not asked about yet: evicted last
+    awaiting = 2,
+    _,
+};
+
 /// Class is which of a rank's two instances of a module an instance is: they share no memory, so that no local fact reaches a replicated answer.
 pub const Class = enum(u8) {
     /// answers gate and reserve
     local = 0,
-    /// answers admit
+    /// answers admit and score
     replicated = 1,
     _,
 };
@@ -211,6 +228,10 @@ pub const gate_flag_nothing_to_restore: u8 = 16;
 pub const gate_out_give_up: u16 = 1;
 /// AdmitFlagReady: the reduced handshake poll is WaitingForInput, so the request can be admitted.
 pub const admit_flag_ready: u8 = 1;
+/// ScoreFlagBackedUp: the host tier has a copy of the whole node.
+pub const score_flag_backed_up: u16 = 1;
+/// ScoreFlagOnDevice: the node's pages are good on the device.
+pub const score_flag_on_device: u16 = 2;
 
 // One access of any alignment: std.mem.readInt becomes a loop over bytes under ReleaseSmall.
 inline fn get(comptime T: type, p: [*]const u8, comptime off: usize) T {
@@ -245,7 +266,7 @@ pub const Header = struct {
         return get(u32, v.p, 8);
     }
 
-    /// which hook the batch is for; 1..3; replicated; zero: never
+    /// which hook the batch is for; 1..4; replicated; zero: never
     pub inline fn kind(v: Header) u32 {
         return get(u32, v.p, 12);
     }
@@ -731,6 +752,96 @@ pub const AdmitAnswer = struct {
     }
 };
 
+/// ScoreGlobals is the state of the cache. Every field is replicated.
+pub const ScoreGlobals = struct {
+    p: [*]const u8,
+
+    /// the tick's agreed time; ns; monotonic; replicated; zero: the group's start
+    pub inline fn timeNs(v: ScoreGlobals) u64 {
+        return get(u64, v.p, 0);
+    }
+
+    /// tokens in a page; tokens; 1 or more; replicated; zero: never
+    pub inline fn pageSize(v: ScoreGlobals) u32 {
+        return get(u32, v.p, 8);
+    }
+
+    /// nodes that the cache holds, those that are not in this batch included; nodes; any; replicated; zero: an empty cache
+    pub inline fn nodes(v: ScoreGlobals) u32 {
+        return get(u32, v.p, 12);
+    }
+
+    /// tokens the device tier holds; tokens; any; replicated; zero: no device tier
+    pub inline fn totalTokens(v: ScoreGlobals) u64 {
+        return get(u64, v.p, 16);
+    }
+
+    /// free; tokens; 0..TotalTokens; replicated; zero: none free
+    pub inline fn freeTokens(v: ScoreGlobals) u64 {
+        return get(u64, v.p, 24);
+    }
+
+    /// what eviction can reach now; tokens; 0..TotalTokens; replicated; zero: none
+    pub inline fn evictableTokens(v: ScoreGlobals) u64 {
+        return get(u64, v.p, 32);
+    }
+};
+
+/// ScoreRecord is one cache node, asked about for the first time or used since. Every field is replicated.
+pub const ScoreRecord = struct {
+    p: [*]const u8,
+
+    /// names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never
+    pub inline fn nodeKey(v: ScoreRecord) u64 {
+        return get(u64, v.p, 0);
+    }
+
+    /// logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used
+    pub inline fn lastUse(v: ScoreRecord) u64 {
+        return get(u64, v.p, 8);
+    }
+
+    /// uses since the node was made; saturates; replicated; zero: never used
+    pub inline fn hits(v: ScoreRecord) u32 {
+        return get(u32, v.p, 16);
+    }
+
+    /// tokens of the node; tokens; 1 or more; replicated; zero: never
+    pub inline fn tokens(v: ScoreRecord) u32 {
+        return get(u32, v.p, 20);
+    }
+
+    /// tokens before the node; tokens; any; replicated; zero: the start of a prompt
+    pub inline fn depthTokens(v: ScoreRecord) u32 {
+        return get(u32, v.p, 24);
+    }
+
+    /// whose request made the node; any; replicated; zero: the default tenant
+    pub inline fn tenant(v: ScoreRecord) u16 {
+        return get(u16, v.p, 28);
+    }
+
+    /// ScoreFlagBackedUp, ScoreFlagOnDevice; ScoreFlag bits; replicated; zero: neither holds
+    pub inline fn flags(v: ScoreRecord) u16 {
+        return get(u16, v.p, 30);
+    }
+
+    /// why the node is in the batch; 0..2; replicated; zero: never asked
+    pub inline fn class(v: ScoreRecord) ScoreClass {
+        return @enumFromInt(get(u8, v.p, 32));
+    }
+};
+
+/// ScoreOut is score's answer for one node.
+pub const ScoreAnswer = struct {
+    p: [*]u8,
+
+    /// the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key
+    pub inline fn setKey(v: ScoreAnswer, x: u64) void {
+        put(u64, v.p, 0, x);
+    }
+};
+
 /// What every batch view holds: places and strides that were checked against the buffer.
 const Batch = struct {
     head: Header,
@@ -948,6 +1059,52 @@ pub const ReserveBatch = struct {
     }
 };
 
+/// A score batch: gives cache nodes the keys by which they are evicted, smallest first; used only where every rank gave the same valid answer. Output records: one an input record.
+pub const ScoreBatch = struct {
+    batch: Batch,
+
+    /// Takes the view of the batch at the start of buf; null for bytes that are none.
+    pub fn open(buf: []u8) ?ScoreBatch {
+        const b = Batch.open(buf, 4, score_globals_size, score_stride, score_out_stride) orelse return null;
+        return .{ .batch = b.outputs(buf, b.head.n()) orelse return null };
+    }
+
+    /// Number of input records.
+    pub inline fn len(b: ScoreBatch) usize {
+        return b.batch.n;
+    }
+
+    /// The scheduler's tick.
+    pub inline fn tick(b: ScoreBatch) u64 {
+        return b.batch.head.tick();
+    }
+
+    /// Generation of the policies, the same on all ranks.
+    pub inline fn epoch(b: ScoreBatch) u64 {
+        return b.batch.head.epoch();
+    }
+
+    /// What all records share.
+    pub inline fn globals(b: ScoreBatch) ScoreGlobals {
+        return .{ .p = b.batch.globals };
+    }
+
+    /// Input record i, below len.
+    pub inline fn at(b: ScoreBatch, i: usize) ScoreRecord {
+        return .{ .p = b.batch.input(i) };
+    }
+
+    /// Output record i.
+    pub inline fn answer(b: ScoreBatch, i: usize) ScoreAnswer {
+        return .{ .p = b.batch.output(i) };
+    }
+
+    /// Gives node i its key; the smallest is evicted first.
+    pub inline fn set(b: ScoreBatch, i: usize, key: i64) void {
+        b.answer(i).setKey(@bitCast(key));
+    }
+};
+
 /// Bytes of the IN arena: an admit batch of 7,000 records, a gate batch of 13,000. A request for more is refused.
 pub const in_bytes = 512 << 10;
 /// Bytes of the CONFIG arena.
@@ -993,6 +1150,7 @@ pub fn policy(comptime p: anytype) void {
     if (@hasField(Fields, "gate")) hook(GateBatch, p.gate, "sluice_gate_v1");
     if (@hasField(Fields, "admit")) hook(AdmitBatch, p.admit, "sluice_admit_v1");
     if (@hasField(Fields, "reserve")) hook(ReserveBatch, p.reserve, "sluice_reserve_v1");
+    if (@hasField(Fields, "score")) hook(ScoreBatch, p.score, "sluice_score_v1");
 }
 
 fn hook(comptime View: type, comptime f: fn (View) Status, comptime name: []const u8) void {

@@ -39,9 +39,6 @@ func describeABI(d *kit.HostDescription) string {
 	for _, h := range d.Hooks {
 		fmt.Fprintf(&b, "hook %-8s %-16s %-10s globals %3d bytes, in %2d, out %2d\n", h.Name, h.Export, h.Class, h.GlobalsSize, h.InStride, h.OutStride)
 	}
-	for _, name := range d.ReservedHooks {
-		fmt.Fprintf(&b, "hook %-8s reserved, never called\n", name)
-	}
 	fmt.Fprintf(&b, "exports  %s\nfeatures %s\n", strings.Join(d.Exports, ", "), strings.Join(d.WasmFeatures, ", "))
 	fmt.Fprintf(&b, "limits   %d records a batch, %d pages of memory by default, %d at most\n", d.Limits.MaxRecords, d.Limits.DefaultMemoryPages, d.Limits.MaxMemoryPages)
 	for _, i := range d.Imports {

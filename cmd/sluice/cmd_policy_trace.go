@@ -40,7 +40,7 @@ func newTracer(ranks int) *tracer {
 
 // wrap puts the tracer around a rank's hooks.
 func (t *tracer) wrap(r int, h rank.Hooks) rank.Hooks {
-	return rank.Hooks{Gate: &tracedHook{h.Gate, t, abi.Gate, r}, Reserve: &tracedHook{h.Reserve, t, abi.Reserve, r}, Admit: &tracedHook{h.Admit, t, abi.Admit, r}}
+	return rank.Hooks{Score: h.Score, Gate: &tracedHook{h.Gate, t, abi.Gate, r}, Reserve: &tracedHook{h.Reserve, t, abi.Reserve, r}, Admit: &tracedHook{h.Admit, t, abi.Admit, r}}
 }
 
 type tracedHook struct {

@@ -104,16 +104,19 @@ func (f *replayFlags) specs() ([]plugins.Spec, error) {
 		}
 		out = append(out, s)
 	}
-	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		if !slices.ContainsFunc(out, func(o plugins.Spec) bool { return o.Hook == h }) {
 			out = append(out, plugins.Spec{Hook: h, Builtin: standard.Default(h)})
 		}
 	}
 	for i := range out {
-		out[i].Native = out[i].Builtin != "" && f.engine == config.EngineNative
+		out[i].Native = out[i].Builtin != "" && (f.engine == config.EngineNative || plainLRU(&out[i]))
 	}
 	return out, nil
 }
+
+// plainLRU says whether the spec orders eviction as the cache does by itself, so that nobody has to be asked.
+func plainLRU(s *plugins.Spec) bool { return s.Hook == abi.Score && s.Builtin == standard.DefaultScore }
 
 func (f *replayFlags) read(env *environment) ([]replay.TraceRequest, error) {
 	if f.trace == "-" {
@@ -150,6 +153,7 @@ func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
 	ctx := cmd.Context()
 	bench := newPolicyBench(cacheDir(config.Default(), env, logger), logger,
 		abi.HostInfo{PageSize: uint32(f.o.PageSize), TotalTokens: uint64(f.o.L1Tokens), Ranks: uint32(f.o.Ranks)})
+	f.o.Score = slices.ContainsFunc(specs, func(s plugins.Spec) bool { return s.Hook == abi.Score && !plainLRU(&s) })
 	var infos []plugins.Info
 	f.o.Hooks = func(r int) (rank.Hooks, error) {
 		h, set, err := bench.hooks(ctx, "replay", specs, r)

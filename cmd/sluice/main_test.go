@@ -109,7 +109,7 @@ func TestConfigCheck(t *testing.T) {
 		{"flag mends nothing of the file", nil, []string{"--config", bad, "--decode.page_size", "64"}, exitUsage, "",
 			bad + ":2: unknown key http.ranks; did you mean decode.ranks?\n" +
 				bad + ":4: unknown key decode.page_sise; did you mean decode.page_size?\n" +
-				bad + ":5: unknown section [hicahe]; the sections are http, decode, prefill, model, router, policy, policy.gate, policy.reserve, policy.admit, plugins, log\n"},
+				bad + ":5: unknown section [hicahe]; the sections are http, decode, prefill, model, router, policy, policy.gate, policy.reserve, policy.admit, policy.score, plugins, log\n"},
 		{"every source at once", []string{"SLUICE_HTTP_PROT=1", "SLUICE_LOG_LEVEL=wran"}, []string{"--http.port=70000", "--http.read_timeout", "30"}, exitUsage, "",
 			"SLUICE_HTTP_PROT: no key has this name; did you mean SLUICE_HTTP_PORT? (names that begin with SLUICE_ are the configuration's)\n" +
 				"SLUICE_LOG_LEVEL: log.level is \"wran\", must be one of debug, info, warn, error; did you mean \"warn\"?\n" +

@@ -51,16 +51,16 @@ func (b *policyBench) close(ctx context.Context) error {
 func policyFlag(text string) (plugins.Spec, error) {
 	hook, value, ok := strings.Cut(text, "=")
 	if !ok || value == "" {
-		return plugins.Spec{}, fmt.Errorf("--policy %q: want HOOK=FILE.wasm or HOOK=NAME, with HOOK gate, reserve or admit", text)
+		return plugins.Spec{}, fmt.Errorf("--policy %q: want HOOK=FILE.wasm or HOOK=NAME, with HOOK gate, reserve, admit or score", text)
 	}
 	var s plugins.Spec
-	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		if h.String() == hook {
 			s.Hook = h
 		}
 	}
 	if s.Hook == 0 {
-		return s, fmt.Errorf("--policy %q: no hook is named %q; hooks are gate, reserve and admit", text, hook)
+		return s, fmt.Errorf("--policy %q: no hook is named %q; hooks are gate, reserve, admit and score", text, hook)
 	}
 	if !strings.HasSuffix(value, ".wasm") {
 		s.Builtin = value

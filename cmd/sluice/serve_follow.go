@@ -28,7 +28,7 @@ import (
 const pollModules = time.Second
 
 // configured are the hooks that the configuration has sections for.
-func configured() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} }
+func configured() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} }
 
 // follower keeps a running server's policies as the configuration says: on a hangup it reads the configuration again,
 // and it watches the files of the modules that the configuration names. All changes of one occasion are made in one

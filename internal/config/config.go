@@ -79,6 +79,7 @@ type Policy struct {
 	Gate                  Hook
 	Reserve               Hook
 	Admit                 Hook
+	Score                 Hook
 }
 
 // Hook is one policy. Exactly one of Builtin and Path is set; with a Path, Engine is EngineWasm.
@@ -103,6 +104,9 @@ type Hook struct {
 	// OnFault is OnFaultNative.
 	OnFault string
 }
+
+// PlainLRU says whether h, as the score policy, orders nothing but by the last use, which the cache does by itself.
+func (h *Hook) PlainLRU() bool { return h.Path == "" && h.Builtin == "lru" }
 
 // OnFaultNative has the native policy answer in the tick in which the policy faults.
 const OnFaultNative = "native"

@@ -64,6 +64,7 @@ func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 	l.hookChecks(&cfg.Policy.Gate, "policy.gate", fail, warn)
 	l.hookChecks(&cfg.Policy.Reserve, "policy.reserve", fail, warn)
 	l.hookChecks(&cfg.Policy.Admit, "policy.admit", fail, warn)
+	l.hookChecks(&cfg.Policy.Score, "policy.score", fail, warn)
 	return warnings
 }
 

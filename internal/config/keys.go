@@ -13,6 +13,7 @@ func sections() []Section {
 		{"policy.gate", "When may a request count as ready?"},
 		{"policy.reserve", "How many tokens are held back for restores?"},
 		{"policy.admit", "What may be admitted, and in what order?"},
+		{"policy.score", "What is evicted first? The builtin lru asks nobody and runs nothing."},
 		{"plugins", "The host side of policies."},
 		{"log", "What is logged, and how."},
 	}
@@ -111,6 +112,8 @@ func keys() []Key {
 		func(c *Config) *Hook { return &c.Policy.Reserve })...)
 	out = append(out, hookKeys("policy.admit", "fifo-headroom", []string{"fifo-headroom", "greedy"},
 		func(c *Config) *Hook { return &c.Policy.Admit })...)
+	out = append(out, hookKeys("policy.score", "lru", []string{"lru", "lfu"},
+		func(c *Config) *Hook { return &c.Policy.Score })...)
 	return append(out,
 		stringKey("plugins.cache_dir", "", func(c *Config) *string { return &c.Plugins.CacheDir }, nil,
 			"Folder for compiled policy modules, made with mode 0700; empty is the user's cache folder."),

@@ -157,7 +157,7 @@ func (l *loader) assemble() (*Config, []Problem) {
 	if l.broken {
 		return cfg, nil
 	}
-	for _, section := range []string{"policy.gate", "policy.reserve", "policy.admit"} {
+	for _, section := range []string{"policy.gate", "policy.reserve", "policy.admit", "policy.score"} {
 		l.chooseHook(cfg, section)
 	}
 	return cfg, l.crossChecks(cfg)

@@ -101,7 +101,7 @@ func TestPrintRoundTrips(t *testing.T) {
 		for _, k := range keys() {
 			k.set(cfg, drawValue(t, k))
 		}
-		for _, h := range []*Hook{&cfg.Policy.Gate, &cfg.Policy.Reserve, &cfg.Policy.Admit} {
+		for _, h := range []*Hook{&cfg.Policy.Gate, &cfg.Policy.Reserve, &cfg.Policy.Admit, &cfg.Policy.Score} {
 			h.SHA256, h.Key = "", ""
 			if h.Builtin == "" {
 				h.Path, h.Engine = rapid.StringMatching(`/[a-zé "\\]{1,12}\.wasm`).Draw(t, "path"), EngineWasm

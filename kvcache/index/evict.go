@@ -81,19 +81,36 @@ func (x *Index) SetScore(node NodeID, key int64) error {
 	return nil
 }
 
-// AppendUnscored appends, in order of id, at most limit nodes that a score policy has to be asked about:
-// those without a key of this epoch, and those used at or after the clock since. It walks all nodes.
-func (x *Index) AppendUnscored(dst []NodeID, since uint64, limit int) []NodeID {
-	for i := range x.nodes {
+// AppendUnscored appends, in order of id from the node first on, at most limit nodes that a score policy has to be
+// asked about: those without a key of this epoch, and those used at or after the clock since. It walks the nodes, and
+// returns where the next call goes on: 0 when all have been walked.
+func (x *Index) AppendUnscored(dst []NodeID, first NodeID, since uint64, limit int) (nodes []NodeID, next NodeID) {
+	for i := int(first); i < len(x.nodes); i++ {
+		n := &x.nodes[i]
+		if !n.live || n.pages == 0 || n.class == scored && n.clock < since {
+			continue
+		}
 		if limit <= 0 {
-			break
+			return dst, NodeID(i)
 		}
-		if n := &x.nodes[i]; n.live && n.pages > 0 && (n.class != scored || n.clock >= since) {
-			dst = append(dst, NodeID(i))
-			limit--
-		}
+		dst = append(dst, NodeID(i))
+		limit--
 	}
-	return dst
+	return dst, 0
+}
+
+// Nodes returns how many nodes there are, roots not counted.
+func (x *Index) Nodes() int { return x.stats.Nodes }
+
+// SetOwner notes whose request made the node, for the score policy; a split copies it. The error is ErrNode.
+func (x *Index) SetOwner(node NodeID, owner uint16) error {
+	n, err := x.node(node)
+	if err != nil {
+		return err
+	}
+	n.owner = owner
+	x.record(opOwner, uint64(node), uint64(owner))
+	return nil
 }
 
 // Reset empties the tree: it drops every node of both tiers (flush_cache). The error is ErrBusy while a lock,

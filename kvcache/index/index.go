@@ -179,6 +179,7 @@ const (
 	opReset
 	opScore
 	opEpoch
+	opOwner
 )
 
 func (x *Index) record(kind, a, b uint64) {

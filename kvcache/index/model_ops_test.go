@@ -347,7 +347,7 @@ func (m *model) info(id NodeID) (NodeInfo, bool) {
 	}
 	i := NodeInfo{
 		Parent: n.parent, Start: m.start(id), Pages: len(n.pages), L1: n.state, L2: n.backed(),
-		Load: n.load, Save: n.save, Locks: m.locks(id), Clock: n.clock, Hits: n.hits, Scored: n.class == scored,
+		Load: n.load, Save: n.save, Locks: m.locks(id), Clock: n.clock, Hits: n.hits, Scored: n.class == scored, Awaits: n.class == awaiting,
 	}
 	if rec := m.ops[n.load]; rec != nil && rec.ended {
 		i.Load = 0

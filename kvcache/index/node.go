@@ -33,6 +33,7 @@ type node struct {
 	class      uint8 // of the eviction order
 	doomed     bool  // the L2 numbers go when the operation that uses them ends
 	live       bool
+	owner      uint16 // see SetOwner
 }
 
 func (n *node) isRoot() bool { return n.pages == 0 }

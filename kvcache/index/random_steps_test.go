@@ -302,7 +302,8 @@ func (d *driver) stepRare() {
 			n.class, n.score = unasked, 0
 		}
 	case 2:
-		for _, id := range d.x.AppendUnscored(nil, d.clock, 5) {
+		ids, _ := d.x.AppendUnscored(nil, 0, d.clock, 5)
+		for _, id := range ids {
 			key := int64(d.rng.IntN(5)) - 2
 			d.note("score %d %d", id, key)
 			err, err2 := d.x.SetScore(id, key), d.twin.SetScore(id, key)

@@ -143,6 +143,8 @@ type NodeInfo struct {
 	Clock  uint64  // last use, by the caller's logical clock
 	Hits   uint64  // times touched
 	Scored bool    // has a score key of the present policy epoch
+	Awaits bool    // used under the score policy of the epoch and not yet scored
+	Owner  uint16  // whose request made it, as SetOwner noted
 }
 
 // OpKind is the kind of an operation.

@@ -10,15 +10,14 @@ import (
 
 // HostDescription is what a host supports, as sluice policy abi --json prints it.
 type HostDescription struct {
-	Majors        []int             `json:"majors"`
-	Minors        map[string]int    `json:"minors"` // newest minor by major
-	Hooks         []HookDescription `json:"hooks"`
-	ReservedHooks []string          `json:"reserved_hooks"`
-	Exports       []string          `json:"required_exports"`
-	HostFeatures  []string          `json:"host_features"` // what a sluice_need_ marker may name
-	WasmFeatures  []string          `json:"wasm_features"`
-	Imports       []string          `json:"allowed_imports"`
-	Limits        Limits            `json:"limits"`
+	Majors       []int             `json:"majors"`
+	Minors       map[string]int    `json:"minors"` // newest minor by major
+	Hooks        []HookDescription `json:"hooks"`
+	Exports      []string          `json:"required_exports"`
+	HostFeatures []string          `json:"host_features"` // what a sluice_need_ marker may name
+	WasmFeatures []string          `json:"wasm_features"`
+	Imports      []string          `json:"allowed_imports"`
+	Limits       Limits            `json:"limits"`
 }
 
 // HookDescription is one hook.
@@ -54,7 +53,7 @@ type Limits struct {
 func (l *Layout) Describe() HostDescription {
 	most, fuel := wasmbin.DefaultLimits(), plugins.DefaultFuel()
 	d := HostDescription{
-		Majors: []int{abi.Major}, Minors: map[string]int{strconv.Itoa(abi.Major): abi.Minor}, Hooks: []HookDescription{}, ReservedHooks: append([]string{}, l.Reserved...),
+		Majors: []int{abi.Major}, Minors: map[string]int{strconv.Itoa(abi.Major): abi.Minor}, Hooks: []HookDescription{},
 		Exports:      []string{"memory", "sluice_abi_1", "sluice_arena", "sluice_configure"},
 		HostFeatures: []string{},
 		WasmFeatures: []string{"mvp", "mutable-globals", "sign-extension", "saturating-float-to-int", "bulk-memory (memory.copy, memory.fill, memory.init, data.drop)"},

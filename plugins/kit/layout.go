@@ -18,7 +18,6 @@ type Layout struct {
 	HeaderSize   int // bytes of a batch's header
 	Align        int // bytes, of the parts of a batch
 	Hooks        []HookLayout
-	Reserved     []string // names of hooks whose number is taken and whose layout is not fixed
 
 	enums map[string][]enumValue
 	flags []flagValue
@@ -71,8 +70,7 @@ type description struct {
 		Name, Export, Class, Doc string
 		Kind                     int
 	} `json:"hooks"`
-	ReservedHooks []struct{ Name string } `json:"reserved_hooks"`
-	Enums         []struct {
+	Enums []struct {
 		Name   string
 		Values []struct {
 			Name  string
@@ -112,9 +110,6 @@ func ParseLayout(text []byte) (*Layout, error) {
 	}
 	for _, f := range d.Flags {
 		l.flags = append(l.flags, flagValue{f.Name, f.Value})
-	}
-	for _, h := range d.ReservedHooks {
-		l.Reserved = append(l.Reserved, strings.ToLower(h.Name))
 	}
 	for _, h := range d.Hooks {
 		hook := HookLayout{Hook: abi.Hook(h.Kind), Name: strings.ToLower(h.Name), Export: h.Export, Class: h.Class, Doc: h.Doc}

@@ -11,7 +11,7 @@ import (
 var ErrConfig = errors.New("bad policy configuration")
 
 // Config says which shipped policy answers each hook of one instance. An empty name leaves the hook to the host.
-type Config struct{ Gate, Reserve, Admit string }
+type Config struct{ Gate, Reserve, Admit, Score string }
 
 // Name is the policy of one hook.
 func (c Config) Name(hook abi.Hook) string {
@@ -22,16 +22,18 @@ func (c Config) Name(hook abi.Hook) string {
 		return c.Reserve
 	case abi.Admit:
 		return c.Admit
+	case abi.Score:
+		return c.Score
 	}
 	return ""
 }
 
 // JSON is the configuration bytes of the shipped module, in one canonical form: {"builtin":{"admit":...,"gate":...,
-// "reserve":...}} with the named hooks only, keys sorted.
+// "reserve":...,"score":...}} with the named hooks only, keys sorted.
 func (c Config) JSON() []byte {
 	out := []byte(`{"builtin":{`)
 	first := true
-	for _, hook := range [...]abi.Hook{abi.Admit, abi.Gate, abi.Reserve} {
+	for _, hook := range [...]abi.Hook{abi.Admit, abi.Gate, abi.Reserve, abi.Score} {
 		if c.Name(hook) == "" {
 			continue
 		}
@@ -102,6 +104,8 @@ func (p *parser) hook(key string, c *Config) error {
 		hook, into = abi.Reserve, &c.Reserve
 	case "admit":
 		hook, into = abi.Admit, &c.Admit
+	case "score":
+		hook, into = abi.Score, &c.Score
 	default:
 		return p.fail("unknown hook " + strconv.Quote(key))
 	}

@@ -10,6 +10,7 @@ const (
 	DefaultGate    = "restore-gated"
 	DefaultReserve = "until-retired"
 	DefaultAdmit   = "fifo-headroom"
+	DefaultScore   = "lru"
 )
 
 // Gate is the shipped gate of that name; false where there is none.
@@ -49,6 +50,17 @@ func Admit(name string) (guest.AdmitFunc, bool) {
 	return nil, false
 }
 
+// Score is the shipped score of that name; false where there is none.
+func Score(name string) (guest.ScoreFunc, bool) {
+	switch name {
+	case "lru":
+		return lru, true
+	case "lfu":
+		return lfu, true
+	}
+	return nil, false
+}
+
 // Names lists the shipped policies of a hook, the default first; nil for a number that is no hook. The slice is the
 // caller's.
 func Names(hook abi.Hook) []string {
@@ -59,6 +71,8 @@ func Names(hook abi.Hook) []string {
 		return []string{DefaultReserve, "pending-only", "none"}
 	case abi.Admit:
 		return []string{DefaultAdmit, "greedy"}
+	case abi.Score:
+		return []string{DefaultScore, "lfu"}
 	}
 	return nil
 }
@@ -81,6 +95,8 @@ func Known(hook abi.Hook, name string) bool {
 		_, ok = Reserve(name)
 	case abi.Admit:
 		_, ok = Admit(name)
+	case abi.Score:
+		_, ok = Score(name)
 	}
 	return ok
 }

@@ -19,7 +19,8 @@ func TestNames(t *testing.T) {
 		{abi.Gate, []string{"restore-gated", "pending-only", "ungated"}},
 		{abi.Reserve, []string{"until-retired", "pending-only", "none"}},
 		{abi.Admit, []string{"fifo-headroom", "greedy"}},
-		{4, nil},
+		{abi.Score, []string{"lru", "lfu"}},
+		{5, nil},
 	} {
 		got := standard.Names(tc.hook)
 		if strings.Join(got, " ") != strings.Join(tc.want, " ") {
@@ -66,7 +67,7 @@ func TestConfigErrors(t *testing.T) {
 		{"nothing", "", "expected '{'"},
 		{"an array", "[]", "expected '{'"},
 		{"unknown key", `{"builtins":{}}`, `unknown key "builtins"`},
-		{"unknown hook", `{"builtin":{"score":"lru"}}`, `unknown hook "score"`},
+		{"unknown hook", `{"builtin":{"sort":"lru"}}`, `unknown hook "sort"`},
 		{"unknown policy", `{"builtin":{"gate":"open"}}`, `no gate policy is named "open"`},
 		{"a policy of another hook", `{"builtin":{"admit":"none"}}`, `no admit policy`},
 		{"twice", `{"builtin":{"gate":"ungated","gate":"ungated"}}`, "given twice"},

@@ -11,6 +11,7 @@ import (
 
 	"sluice/abi"
 	"sluice/plugins"
+	"sluice/plugins/standard"
 	"sluice/runtime/rank"
 	"sluice/runtime/server"
 )
@@ -252,6 +253,9 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, spec 
 	var changes []plugins.Spec
 	for i := range names {
 		s, err := spec(i)
+		if err == nil && s.Hook == abi.Score && !in.o.Schedule.Score && s.Builtin != standard.DefaultScore {
+			err = errors.New("score: this instance was started with plain LRU eviction and asks no score policy; name one in [policy.score] and start again")
+		}
 		if err == nil && slices.ContainsFunc(changes, func(c plugins.Spec) bool { return c.Hook == s.Hook }) {
 			err = fmt.Errorf("two policies are given for %s; give one", s.Hook)
 		}

@@ -130,6 +130,8 @@ func canonical(h abi.Hook, text []byte) ([]byte, error) {
 		return c.Policy.Reserve.Config, nil
 	case abi.Admit:
 		return c.Policy.Admit.Config, nil
+	case abi.Score:
+		return c.Policy.Score.Config, nil
 	}
 	return c.Policy.Gate.Config, nil
 }

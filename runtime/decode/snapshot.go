@@ -29,10 +29,12 @@ type snapshot struct {
 	policy   [numHooks]plugins.Stats // of inUse, since its instances were made
 }
 
-const numHooks = 3
+const numHooks = 4
 
 // hooks are the hooks in the order of a snapshot.
-func hooks() [numHooks]abi.Hook { return [numHooks]abi.Hook{abi.Gate, abi.Reserve, abi.Admit} }
+func hooks() [numHooks]abi.Hook {
+	return [numHooks]abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score}
+}
 
 // queues are the queues that metrics show.
 func queues() []schedule.Queue {

@@ -187,7 +187,7 @@ func busy(tb testing.TB, b *bed, running, transferring, waiting int) {
 func policies(tb testing.TB, h *plugins.Host, native bool) rank.Hooks {
 	tb.Helper()
 	var specs []plugins.Spec
-	for _, k := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, k := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		specs = append(specs, plugins.Spec{Hook: k, Builtin: standard.Default(k), Native: native})
 	}
 	set, err := h.NewSet(context.Background(), specs, abi.HostInfo{})

@@ -114,6 +114,8 @@ func (r *Rank) hook(h abi.Hook) Hook {
 		return r.o.Hooks.Gate
 	case abi.Reserve:
 		return r.o.Hooks.Reserve
+	case abi.Score:
+		return r.o.Hooks.Score
 	}
 	return r.o.Hooks.Admit
 }

@@ -13,7 +13,7 @@ import (
 // Policies are the hooks of one rank over its plugin set.
 type Policies struct {
 	set   *plugins.Set
-	hooks [3]runner
+	hooks [4]runner // score has none where the set has none
 
 	refresh sync.Mutex // held by Refresh, which the keepers of a set in use and of its predecessor may both call
 }
@@ -24,7 +24,7 @@ func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
 		log = slog.New(slog.DiscardHandler)
 	}
 	p := &Policies{set: set}
-	for i, h := range []*plugins.Runner{set.Gate, set.Reserve, set.Admit} {
+	for i, h := range []*plugins.Runner{set.Gate, set.Reserve, set.Admit, set.Score} {
 		p.hooks[i] = runner{r: h, log: log, generation: 1}
 	}
 	return p
@@ -32,7 +32,11 @@ func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
 
 // Hooks are the hooks for Options.
 func (p *Policies) Hooks() Hooks {
-	return Hooks{Gate: &p.hooks[0], Reserve: &p.hooks[1], Admit: &p.hooks[2]}
+	h := Hooks{Gate: &p.hooks[0], Reserve: &p.hooks[1], Admit: &p.hooks[2]}
+	if p.hooks[3].r != nil {
+		h.Score = &p.hooks[3]
+	}
+	return h
 }
 
 // Set is the wrapped set.
@@ -41,7 +45,7 @@ func (p *Policies) Set() *plugins.Set { return p.set }
 // Wanted says whether some discarded instance has no successor yet.
 func (p *Policies) Wanted() bool {
 	for i := range p.hooks {
-		if p.hooks[i].r.Wanted() {
+		if r := p.hooks[i].r; r != nil && r.Wanted() {
 			return true
 		}
 	}
@@ -54,7 +58,9 @@ func (p *Policies) Refresh(ctx context.Context) error {
 	defer p.refresh.Unlock()
 	var errs []error
 	for i := range p.hooks {
-		errs = append(errs, p.hooks[i].r.Refresh(ctx))
+		if r := p.hooks[i].r; r != nil {
+			errs = append(errs, r.Refresh(ctx))
+		}
 	}
 	return errors.Join(errs...)
 }

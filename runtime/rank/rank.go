@@ -37,7 +37,7 @@ type Model interface {
 // Hook answers the batches of one policy hook on one rank.
 type Hook interface {
 	// Ask has encode fill a fresh batch and returns it answered. valid is false when the policy faulted; for
-	// gate and reserve the answers are then the native policy's, for admit they count for nothing.
+	// gate and reserve the answers are then the native policy's, for admit and score they count for nothing.
 	Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (b abi.Batch, valid bool)
 	// Generation is the generation of the instance that is ready to answer.
 	Generation() uint64
@@ -49,8 +49,19 @@ type Hook interface {
 	Start(g uint64)
 }
 
-// Hooks are the policies of one rank.
-type Hooks struct{ Gate, Reserve, Admit Hook }
+// Hooks are the policies of one rank. Score is needed only where the schedule asks it.
+type Hooks struct{ Gate, Reserve, Admit, Score Hook }
+
+// missing says which hook is needed and not there, empty where none is.
+func (h *Hooks) missing(score bool) string {
+	switch {
+	case h.Gate == nil || h.Reserve == nil || h.Admit == nil:
+		return "gate, reserve and admit are all needed"
+	case score && h.Score == nil:
+		return "score is needed too: the schedule asks it"
+	}
+	return ""
+}
 
 // Sink receives what clients are told. Only rank 0 has one; its methods must not block.
 type Sink interface {
@@ -106,7 +117,7 @@ type Rank struct {
 	resync *schedule.Resync // under way
 	before before
 
-	encodeGate, encodeReserve, encodeAdmit func(abi.Batch)
+	encodeGate, encodeReserve, encodeAdmit, encodeScore func(abi.Batch)
 
 	refA, refB []gpu.Ref
 	toks       []uint32
@@ -144,8 +155,8 @@ func New(o Options) (*Rank, error) {
 	switch {
 	case o.Device == nil || o.Store == nil || o.Transport == nil || o.Model == nil:
 		return nil, errors.New("rank: device, store, transport and model are all needed")
-	case o.Hooks.Gate == nil || o.Hooks.Reserve == nil || o.Hooks.Admit == nil:
-		return nil, errors.New("rank: gate, reserve and admit are all needed")
+	case o.Hooks.missing(o.Schedule.Score) != "":
+		return nil, errors.New("rank: " + o.Hooks.missing(o.Schedule.Score))
 	case (o.Rank == 0) != (o.Leader != nil):
 		return nil, fmt.Errorf("rank: rank %d: rank 0 and no other has a leader", o.Rank)
 	}
@@ -157,7 +168,7 @@ func New(o Options) (*Rank, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Rank{o: o, sched: s, log: o.Logger.With("rank", o.Rank), results: make(map[uint64]kvcache.Result)}
-	r.encodeGate, r.encodeReserve, r.encodeAdmit = r.putGate, r.putReserve, s.EncodeAdmit
+	r.encodeGate, r.encodeReserve, r.encodeAdmit, r.encodeScore = r.putGate, r.putReserve, s.EncodeAdmit, s.EncodeScore
 	return r, nil
 }
 
@@ -193,6 +204,7 @@ func (r *Rank) Prepare(now time.Duration) (*collective.Vector, error) {
 	s.SetUsable(&b, r.o.Schedule.L1Pages, r.o.Schedule.L2Pages)
 	r.askReserve(&b)
 	r.askAdmit(&b)
+	r.askScore(&b)
 	digest := tokenDigest(r.tokens)
 	s.SetTokenDigest(&b, digest)
 	if r.o.Leader != nil {
@@ -446,6 +458,24 @@ func (r *Rank) askAdmit(b *schedule.Ballot) {
 	s.SetAdmit(b, r.prop.Admit, r.o.Hooks.Admit.Generation())
 }
 
+// askScore has the score policy give keys to the nodes that the schedule shows, where it shows any.
+func (r *Rank) askScore(b *schedule.Ballot) {
+	if !r.o.Schedule.Score {
+		return
+	}
+	s := r.sched
+	r.prop.Score = r.prop.Score[:0]
+	valid := true
+	if n := s.ScoreBatch(); n > 0 && s.PolicyAnswers(abi.Score) {
+		answer, ok := r.o.Hooks.Score.Ask(s.Tick(), s.PolicyEpoch(), n, n, r.encodeScore)
+		if valid = ok; ok {
+			r.prop.Score = append(r.prop.Score, answer.Out...)
+		}
+	}
+	s.SetHook(b, abi.Score, valid)
+	s.SetScore(b, r.prop.Score, r.o.Hooks.Score.Generation())
+}
+
 func (r *Rank) fillTokens(b *schedule.Ballot) {
 	for i := range r.sched.NumStep() {
 		t := uint32(schedule.NoToken)
@@ -490,6 +520,9 @@ func (r *Rank) Restore(i int) abi.RestoreStatus { return r.restores[i] }
 
 // Proposal is this rank's admit answer of the last Prepare, empty where none counts; for logs of a run.
 func (r *Rank) Proposal() []byte { return r.prop.Admit }
+
+// Scores is this rank's score answer of the last Prepare, likewise.
+func (r *Rank) Scores() []byte { return r.prop.Score }
 
 // Raw is the raw poll of a request in transfer as the last Prepare saw it; false when it was not in transfer.
 func (r *Rank) Raw(request uint64) (abi.Poll, bool) {

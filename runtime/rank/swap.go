@@ -25,8 +25,8 @@ type staged struct {
 // the same epochs in the same order, so that a rank that reports one epoch holds those below it too. The hooks belong to
 // the rank until TakeRetired or Withdraw gives the epoch back. It is called between ticks, by the goroutine of the rank.
 func (r *Rank) Stage(epoch uint64, h Hooks) error {
-	if h.Gate == nil || h.Reserve == nil || h.Admit == nil {
-		return fmt.Errorf("rank %d: policy epoch %d: gate, reserve and admit are all needed", r.o.Rank, epoch)
+	if what := h.missing(r.o.Schedule.Score); what != "" {
+		return fmt.Errorf("rank %d: policy epoch %d: %s", r.o.Rank, epoch, what)
 	}
 	if last := r.Ready(); epoch <= last {
 		return fmt.Errorf("rank %d: policy epoch %d is not above %d, which is staged or in force; number it higher", r.o.Rank, epoch, last)
@@ -96,4 +96,7 @@ func (r *Rank) flip(f *schedule.Effect) {
 	r.o.Hooks.Gate.Start(f.Generation)
 	r.o.Hooks.Reserve.Start(f.Generation)
 	r.o.Hooks.Admit.Start(f.Generation)
+	if r.o.Hooks.Score != nil {
+		r.o.Hooks.Score.Start(f.Generation)
+	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // names are the shipped policies of one choice.
-type names struct{ gate, reserve, admit string }
+type names struct{ gate, reserve, admit, score string }
 
 // wasmPool keeps the shipped policies in WebAssembly for one goroutine: they hold no state, and an instance costs
 // milliseconds.
@@ -39,14 +39,14 @@ func (p *wasmPool) set(n names, r int) (*plugins.Set, error) {
 	if s == nil {
 		var err error
 		s, err = p.host.NewSet(context.Background(), []plugins.Spec{{Hook: abi.Gate, Builtin: n.gate}, {Hook: abi.Reserve, Builtin: n.reserve},
-			{Hook: abi.Admit, Builtin: n.admit}}, abi.HostInfo{})
+			{Hook: abi.Admit, Builtin: n.admit}, {Hook: abi.Score, Builtin: n.score}}, abi.HostInfo{})
 		if err != nil {
 			return nil, err
 		}
 		p.sets[wasmKey{n, r}] = s
 	}
 	// What the last run's group agreed on is not this one's.
-	for _, h := range []*plugins.Runner{s.Gate, s.Reserve, s.Admit} {
+	for _, h := range []*plugins.Runner{s.Gate, s.Reserve, s.Admit, s.Score} {
 		h.Enable()
 		if err := h.Refresh(context.Background()); err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ type chaos struct {
 	cfg   WorldConfig
 	wasm  bool
 	names names
-	rough [3]bool // hooks with a hostile policy
+	rough [4]bool // hooks with a hostile policy
 	how   manner
 
 	policies []*rank.Policies
@@ -100,12 +100,13 @@ type said struct {
 func newChaos(seed uint64, pool *wasmPool, edit func(*rank.Rank, *collective.Vector, *collective.Vector)) (*chaos, error) {
 	r := rand.New(rand.NewPCG(seed, 0x73656564))
 	c := &chaos{seed: seed, rng: r, reused: map[uint64]bool{}, wasm: seed%8 == 0, gap: 1 + r.IntN(8), requests: 8 + r.IntN(40), abortOdds: pick(r, 0, 5, 20)}
-	c.names = pick(r, names{"restore-gated", "until-retired", "fifo-headroom"}, names{"pending-only", "pending-only", "greedy"},
-		names{"ungated", "none", "fifo-headroom"}, names{"restore-gated", "none", "greedy"})
+	c.names = pick(r, names{"restore-gated", "until-retired", "fifo-headroom", "lru"}, names{"pending-only", "pending-only", "greedy", "lfu"},
+		names{"ungated", "none", "fifo-headroom", "lfu"}, names{"restore-gated", "none", "greedy", "lru"})
+	scored := seed/3%3 == 0
 	calm := seed%3 == 0 // nobody lies and the peer lives; only copies between tiers may fail
 	if !calm {
 		for i := range c.rough {
-			c.rough[i] = r.IntN(3) == 0
+			c.rough[i] = (i < 3 || scored) && r.IntN(3) == 0
 		}
 		c.how = drawManner(r)
 		if r.IntN(5) == 0 {
@@ -120,7 +121,7 @@ func newChaos(seed uint64, pool *wasmPool, edit func(*rank.Rank, *collective.Vec
 		MaxNewTokens: 4 + r.IntN(21), MaxQueue: pick(r, 6, 100, 100, 100, 100, 100), ReservedDecodeTokens: pick(r, 0, 0, 4, 16), Overcommit: pick(r, 1, 1, 0.5, 0.1),
 		HoldTicks: 3 + r.IntN(18), StarveTicks: 3 + r.IntN(18), AdmitWindow: pick(r, 1, 3, 64), Operations: pick(r, 1, 2, 4, 16),
 		LoadFailures: 1 + r.IntN(3), QuarantineFaults: 1 + r.IntN(4), QuarantineWindow: 20 + r.IntN(200), IngressSlice: pick(r, 64, 300, 4096),
-		EOS: pick(r, uint32(schedule.NoToken), 65), AdmitNative: pick(r, "greedy", "fifo-headroom")}
+		EOS: pick(r, uint32(schedule.NoToken), 65), AdmitNative: pick(r, "greedy", "fifo-headroom"), Score: scored}
 	s.L2Pages = int(float64(s.L1Pages) * pick(r, 0, 0.5, 1, 2, 2, 4))
 	shape := model.Shape{Layers: 1 + r.IntN(2), BytesPerTokenLayer: 8 * n, PageSize: s.PageSize, Shards: n, Stamp: r.IntN(2) == 0}
 	trouble := drawTroubles(r, seed)
@@ -164,10 +165,10 @@ func (c *chaos) hooks(pool *wasmPool, r int) (rank.Hooks, error) {
 	var err error
 	if c.wasm {
 		if set, err = pool.set(c.names, r); err == nil {
-			set = &plugins.Set{Gate: set.Gate, Reserve: set.Reserve, Admit: set.Admit}
+			set = &plugins.Set{Gate: set.Gate, Reserve: set.Reserve, Admit: set.Admit, Score: set.Score}
 		}
 	} else {
-		set, err = plugins.NewNativeSet(standard.Config{Gate: c.names.gate, Reserve: c.names.reserve, Admit: c.names.admit})
+		set, err = plugins.NewNativeSet(standard.Config{Gate: c.names.gate, Reserve: c.names.reserve, Admit: c.names.admit, Score: c.names.score})
 	}
 	if err != nil {
 		return rank.Hooks{}, err
@@ -177,16 +178,16 @@ func (c *chaos) hooks(pool *wasmPool, r int) (rank.Hooks, error) {
 			continue
 		}
 		seed := c.seed*31 + uint64(h)
-		if h != abi.Admit {
+		if plugins.ClassOf(h) == abi.ClassLocal {
 			seed += uint64(r) << 32 // local facts and local whims
 		}
-		run, err := callerRunner(h, [...]string{c.names.gate, c.names.reserve, c.names.admit}[i], func() plugins.Caller {
+		run, err := callerRunner(h, [...]string{c.names.gate, c.names.reserve, c.names.admit, c.names.score}[i], func() plugins.Caller {
 			return newHostile(h, c.how, seed, r)
 		})
 		if err != nil {
 			return rank.Hooks{}, err
 		}
-		*[...]**plugins.Runner{&set.Gate, &set.Reserve, &set.Admit}[i] = run
+		*[...]**plugins.Runner{&set.Gate, &set.Reserve, &set.Admit, &set.Score}[i] = run
 	}
 	p := rank.NewPolicies(set, nil)
 	c.policies, c.wanted = append(c.policies, p), append(c.wanted, 0)
@@ -381,4 +382,4 @@ func (c *chaos) String() string {
 		s.Ranks, s.PageSize, s.L1Pages, s.L2Pages, c.cfg.PrefillShards, c.names, c.wasm, c.rough)
 }
 
-var hooksInOrder = [...]abi.Hook{abi.Gate, abi.Reserve, abi.Admit}
+var hooksInOrder = [...]abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score}

@@ -19,7 +19,7 @@ type manner struct {
 	noise     int // of a record: any vote at all; a candidate: any verdict
 	fixed     int // gate: every other vote is this one; -1 = the honest one
 	held      int // reserve: 0 nothing, 1 random up to the device, 2 everything, 3 more than there is
-	parted    int // admit: answers that depend on the rank
+	parted    int // admit, score: answers that depend on the rank
 }
 
 func drawManner(r *rand.Rand) manner {
@@ -102,6 +102,10 @@ func (h *hostile) Call(hook abi.Hook) (abi.Status, error) {
 		h.reserve()
 	case abi.Admit:
 		h.admit()
+	case abi.Score:
+		for i := range h.n {
+			abi.PutScoreOut(h.b.Out[i*abi.ScoreOutStride:], &abi.ScoreOut{Key: h.rng.Uint64()})
+		}
 	}
 	if h.chance(h.malformed) && len(h.b.Out) > 0 {
 		h.b.Out[h.rng.IntN(len(h.b.Out))] ^= byte(1 << h.rng.IntN(8))
@@ -166,13 +170,16 @@ func fallback(hook abi.Hook, name string) plugins.Caller {
 	p.Gate, _ = standard.Gate(name)
 	p.Reserve, _ = standard.Reserve(name)
 	p.Admit, _ = standard.Admit(name)
+	p.Score, _ = standard.Score(name)
 	switch hook {
 	case abi.Gate:
-		p.Reserve, p.Admit = nil, nil
+		p.Reserve, p.Admit, p.Score = nil, nil, nil
 	case abi.Reserve:
-		p.Gate, p.Admit = nil, nil
+		p.Gate, p.Admit, p.Score = nil, nil, nil
 	case abi.Admit:
-		p.Gate, p.Reserve = nil, nil
+		p.Gate, p.Reserve, p.Score = nil, nil, nil
+	case abi.Score:
+		p.Gate, p.Reserve, p.Admit = nil, nil, nil
 	}
 	return plugins.NewNative(p)
 }

@@ -16,6 +16,7 @@ import (
 type logged struct {
 	ballot collective.Vector
 	admit  []byte
+	score  []byte
 	digest uint64
 }
 
@@ -81,13 +82,16 @@ func TestLocalFactsEnterOnlyThroughTheBallot(t *testing.T) {
 			for n, l := range log {
 				makeNoise(t, s, noise)
 				copyVector(&b, &l.ballot)
-				admit := l.admit
+				admit, score := l.admit, l.score
+				if !s.PolicyAnswers(abi.Score) || s.ScoreBatch() > 0 && b.U8[len(b.U8)-1] == 0 {
+					score = make([]byte, noise.IntN(64))
+				}
 				if !proposalCounts(s, &b) {
 					unused++
 					admit = make([]byte, noise.IntN(64))
 				}
 				e.Reset()
-				if err := s.Apply(&schedule.Ballot{U64: b.U64, U32: b.U32, U8: b.U8, Leader: b.Leader}, schedule.Proposals{Admit: admit}, &e); err != nil {
+				if err := s.Apply(&schedule.Ballot{U64: b.U64, U32: b.U32, U8: b.U8, Leader: b.Leader}, schedule.Proposals{Admit: admit, Score: score}, &e); err != nil {
 					t.Fatalf("seed %d, side %d, tick %d: %v", seed, side, n+1, err)
 				}
 				if s.Digest() != l.digest {
@@ -117,7 +121,7 @@ func record(t *testing.T, seed uint64, pool *wasmPool) ([]logged, schedule.Confi
 		if len(log) > 0 {
 			log[len(log)-1].digest = s.Digest()
 		}
-		l := logged{admit: append([]byte(nil), r.Proposal()...)}
+		l := logged{admit: append([]byte(nil), r.Proposal()...), score: append([]byte(nil), r.Scores()...)}
 		copyVector(&l.ballot, reduced)
 		log = append(log, l)
 	})
@@ -179,6 +183,8 @@ func makeNoise(t *testing.T, s *schedule.Scheduler, r *rand.Rand) {
 	s.SetHook(&b, abi.Reserve, r.IntN(2) == 0)
 	s.SetHook(&b, abi.Admit, r.IntN(2) == 0)
 	s.SetAdmit(&b, make([]byte, r.IntN(64)), r.Uint64())
+	s.SetHook(&b, abi.Score, r.IntN(2) == 0)
+	s.SetScore(&b, make([]byte, r.IntN(64)), r.Uint64())
 	s.SetTokenDigest(&b, r.Uint64())
 	s.SetLeaderTime(&b, r.Uint64())
 	for i := range s.NumStep() {

@@ -31,7 +31,7 @@ type tally struct {
 	crashes  int
 	steps    uint64
 	staged   int
-	quarant  [3]int
+	quarant  [4]int
 	revoked  uint64
 	ringFull uint64
 	badBytes uint64

@@ -28,6 +28,7 @@ type RunOptions struct {
 	Overcommit float64
 	MaxRunning int
 	Seed       uint64
+	Score      bool // ask the score policy; without it eviction is plain LRU
 	Verify     bool // oracles after every tick, and every token against the one that the right bytes give
 	Hooks      func(rank int) (rank.Hooks, error)
 }
@@ -96,7 +97,7 @@ func (o *RunOptions) world(trace []TraceRequest) WorldConfig {
 		Schedule: schedule.Config{Ranks: o.Ranks, PageSize: o.PageSize, L1Pages: pages, L2Pages: int(float64(pages) * o.L2Ratio),
 			MaxRunning: o.MaxRunning, MetadataSlots: 256, MaxNewTokens: most, MaxQueue: 1 << 20, ReservedDecodeTokens: o.Reserved,
 			Overcommit: o.Overcommit, HoldTicks: 1000, StarveTicks: 1000, AdmitWindow: 64, Operations: 64, LoadFailures: 3,
-			QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 20, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"},
+			QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 20, Score: o.Score, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"},
 		Model: model.Shape{Layers: 1, BytesPerTokenLayer: 8 * o.Ranks, PageSize: o.PageSize, Shards: o.Ranks, Stamp: true},
 		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Verify: o.Verify, Cheap: !o.Verify,
 		Delay: func(int) host.Delay {
@@ -166,7 +167,7 @@ func (w *World) result(res *Result) {
 	}
 	s := w.ranks[0].Schedule()
 	res.Policies = map[string]PolicyName{}
-	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		res.Policies[h.String()] = PolicyName{Faults: s.Faults(h), Quarantined: s.Quarantined(h)}
 	}
 	res.Ticks, res.Collectives = w.tick, w.Exchanges

@@ -75,7 +75,7 @@ func TestReplayIsAFunctionOfItsInput(t *testing.T) {
 	o.L1Tokens, o.Verify = 16384, true
 	native := natives("restore-gated", "until-retired", "fifo-headroom")
 	wasm := func(r int) (rank.Hooks, error) {
-		set, err := pool.set(names{"restore-gated", "until-retired", "fifo-headroom"}, r)
+		set, err := pool.set(names{"restore-gated", "until-retired", "fifo-headroom", "lru"}, r)
 		if err != nil {
 			return rank.Hooks{}, err
 		}

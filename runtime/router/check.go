@@ -23,7 +23,7 @@ func Check(ctx context.Context, c *config.Config, host *plugins.Host) error {
 		errs = append(errs, fmt.Errorf("model.layers, model.bytes_per_token_layer, decode.page_size, decode.ranks: %w", err))
 	}
 	info := hostInfo(c)
-	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		spec, err := specOf(&c.Policy, hook)
 		if err != nil {
 			errs = append(errs, err)

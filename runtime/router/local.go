@@ -131,6 +131,8 @@ func HookOf(c *config.Policy, h abi.Hook) *config.Hook {
 		return &c.Reserve
 	case abi.Admit:
 		return &c.Admit
+	case abi.Score:
+		return &c.Score
 	}
 	return nil
 }
@@ -163,6 +165,7 @@ func scheduleOf(c *config.Config) schedule.Config {
 		AdmitWindow: d.AdmitWindow, Operations: d.Operations, LoadFailures: d.LoadFailures,
 		QuarantineFaults: c.Policy.QuarantineFaults, QuarantineWindow: c.Policy.QuarantineWindowTicks,
 		IngressSlice: int(d.IngressSlice), EOS: schedule.NoToken, AdmitNative: c.Policy.Admit.Builtin,
+		Score: !c.Policy.Score.PlainLRU(),
 	}
 	if c.Policy.Admit.Path != "" {
 		s.AdmitNative = standard.DefaultAdmit
@@ -174,7 +177,7 @@ func scheduleOf(c *config.Config) schedule.Config {
 func specsOf(p *config.Policy) ([]plugins.Spec, error) {
 	var specs []plugins.Spec
 	var errs []error
-	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		s, err := specOf(p, hook)
 		errs, specs = append(errs, err), append(specs, s)
 	}
@@ -185,6 +188,9 @@ func specOf(p *config.Policy, hook abi.Hook) (plugins.Spec, error) {
 	h := HookOf(p, hook)
 	s := plugins.Spec{Hook: hook, Builtin: h.Builtin, Native: h.Engine == config.EngineNative, Config: h.Config,
 		Fuel: fuelOf(h), MemoryPages: uint32(h.MemoryPages), Pin: plugins.Pin{SHA256: h.SHA256, Key: h.Key}}
+	if hook == abi.Score && h.PlainLRU() {
+		s.Native = true // never asked, so there is nothing to run
+	}
 	if h.Path == "" {
 		return s, nil
 	}

@@ -13,6 +13,7 @@ import (
 // where every rank's answer was valid and the hash is the agreed one.
 type Proposals struct {
 	Admit []byte // the out area of the admit batch; empty when the policy was not asked
+	Score []byte // that of the score batch, likewise
 }
 
 // Apply is one tick of the group: a pure function of the replicated state, the reduced ballot and the
@@ -73,6 +74,10 @@ func (s *Scheduler) prepareNext() {
 		ops: len(s.opList), peer: len(s.peers), step: len(s.step), ingress: s.in.next,
 	}
 	s.encodeAdmit()
+	if s.cfg.Score {
+		s.lay.score = 1
+		s.encodeScore()
+	}
 }
 
 // takeTokens is step 2: the tokens of the last step, stop conditions, finished requests.
@@ -126,6 +131,7 @@ func (s *Scheduler) publish(i int32, e *Effects) {
 		s.keep(err)
 		return
 	}
+	s.owned(res, r.tenant)
 	if res.Published <= r.tree {
 		return
 	}
@@ -412,63 +418,4 @@ func (s *Scheduler) youngest() int32 {
 		}
 	}
 	return best
-}
-
-// judgeHooks reads the validity lanes: it counts faults, quarantines a policy that has too many, and returns
-// whether the ranks' admit answers may be used.
-func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
-	var ok [numHooks]bool
-	for h := range s.hooks {
-		ok[h] = b.U8[h] != 0
-		if !ok[h] && !s.hooks[h].quarantined && !(h == hookAdmit && s.hooks[h].down) {
-			s.fault(h)
-		}
-	}
-	k := &s.hooks[hookAdmit]
-	if k.down && !k.quarantined && b.U64[s.lay.scalar(laneAdmitReady)] >= k.generation {
-		k.down = false
-		s.note(0x757067, k.generation)
-		return false
-	}
-	use := false
-	if !k.quarantined && !k.down {
-		x := b.U64[s.lay.scalar(laneAdmitDigest)]
-		same := x == ^b.U64[s.lay.scalar(laneAdmitDigestNot)]
-		agreed := ok[hookAdmit] && same
-		own := agreed && hashBytes(p.Admit) == x
-		use = own && validOrder(p.Admit, s.nOut, &s.order)
-		// What all ranks sent alike may still be malformed; it is a fault on all of them then.
-		if !agreed || own && !use {
-			if ok[hookAdmit] {
-				s.fault(hookAdmit)
-			}
-			k.down = true
-			k.generation++
-			s.note(0x646973, k.generation)
-			e.add(Effect{Kind: EffectDiscard, Hook: abi.Admit, Value: k.generation})
-		}
-	}
-	for h := range s.hooks {
-		k := &s.hooks[h]
-		if !k.quarantined && len(k.faults) >= s.cfg.QuarantineFaults && s.tick-k.faults[len(k.faults)-s.cfg.QuarantineFaults] < uint64(s.cfg.QuarantineWindow) {
-			k.quarantined = true
-			s.note(0x71756172, uint64(h))
-			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
-		}
-	}
-	return use
-}
-
-// fault notes one fault of a hook in this tick; only as many are remembered as quarantine looks at.
-func (s *Scheduler) fault(h int) {
-	k := &s.hooks[h]
-	s.counts.HookFaults[h]++
-	if n := len(k.faults); n > 0 && k.faults[n-1] == s.tick {
-		return
-	}
-	if len(k.faults) >= s.cfg.QuarantineFaults {
-		k.faults = append(k.faults[:0], k.faults[len(k.faults)-s.cfg.QuarantineFaults+1:]...)
-	}
-	k.faults = append(k.faults, s.tick)
-	s.note(0x666c74, uint64(h))
 }

@@ -54,12 +54,23 @@ const (
 	num64
 )
 
+// Scalars of the score hook, after the others and only where a score policy is asked.
+const (
+	laneScoreDigest = num64 + iota // as for admit
+	laneScoreDigestNot
+	laneScoreReady
+	num64Score = iota
+)
+
 // Per-hook validity lanes, one byte each: 0 = this rank's policy faulted.
 const (
 	hookGate = iota
 	hookReserve
 	hookAdmit
-	numHooks
+	numFixed // hooks with a lane in every ballot
+
+	hookScore = numFixed // its lane is the last of the bytes, and only where a score policy is asked
+	numHooks  = hookScore + 1
 )
 
 func hookLane(h abi.Hook) int {
@@ -68,6 +79,8 @@ func hookLane(h abi.Hook) int {
 		return hookGate
 	case abi.Reserve:
 		return hookReserve
+	case abi.Score:
+		return hookScore
 	}
 	return hookAdmit
 }
@@ -88,13 +101,14 @@ type layout struct {
 	pre, xfer, quar, ops, peer int // entries with lanes
 	step                       int // requests of the last model step
 	ingress                    int // bytes of this ballot's ingress slice
+	score                      int // 1 where a score policy is asked
 }
 
 func (l layout) shape() Shape {
 	s := Shape{
-		U64:    numFields*l.ranks + num64,
+		U64:    numFields*l.ranks + num64 + num64Score*l.score,
 		U32:    l.pre + l.xfer + l.ops,
-		U8:     numHooks + 3*l.xfer + l.quar + l.ops + l.peer,
+		U8:     numFixed + 3*l.xfer + l.quar + l.ops + l.peer + l.score,
 		Leader: leaderFixed + 4*l.step + 4*l.xfer + l.ingress + leaderTail,
 	}
 	if l.ingress > 0 {
@@ -108,6 +122,9 @@ func (l layout) hash() uint64 {
 	for _, v := range [...]int{l.pre, l.xfer, l.quar, l.ops, l.peer, l.step, l.ingress} {
 		h = mix(h, uint64(v))
 	}
+	if l.score > 0 {
+		h = mix(h, uint64(l.score))
+	}
 	return h
 }
 
@@ -117,12 +134,20 @@ func (l layout) String() string {
 }
 
 func (l layout) scalar(i int) int  { return numFields*l.ranks + i }
-func (l layout) giveUp(i int) int  { return numHooks + 3*i }
-func (l layout) ready(i int) int   { return numHooks + 3*i + 1 }
-func (l layout) staged(i int) int  { return numHooks + 3*i + 2 }
-func (l layout) drained(i int) int { return numHooks + 3*l.xfer + i }
-func (l layout) opGood(i int) int  { return numHooks + 3*l.xfer + l.quar + i }
-func (l layout) peerUp(i int) int  { return numHooks + 3*l.xfer + l.quar + l.ops + i }
+func (l layout) giveUp(i int) int  { return numFixed + 3*i }
+func (l layout) ready(i int) int   { return numFixed + 3*i + 1 }
+func (l layout) staged(i int) int  { return numFixed + 3*i + 2 }
+func (l layout) drained(i int) int { return numFixed + 3*l.xfer + i }
+func (l layout) opGood(i int) int  { return numFixed + 3*l.xfer + l.quar + i }
+func (l layout) peerUp(i int) int  { return numFixed + 3*l.xfer + l.quar + l.ops + i }
+
+// hook is the place of a hook's validity lane, which score has only where a score policy is asked.
+func (l layout) hook(h int) int {
+	if h == hookScore {
+		return l.peerUp(l.peer)
+	}
+	return h
+}
 
 func (l layout) urgent() int      { return 8 }
 func (l layout) stepTokens() int  { return leaderFixed }
@@ -264,7 +289,9 @@ func (s *Scheduler) SetPeer(b *Ballot, i int, connected bool) {
 
 // SetHook writes the validity lane of a hook: 0 when this rank's policy faulted in this tick.
 func (s *Scheduler) SetHook(b *Ballot, h abi.Hook, valid bool) {
-	b.U8[hookLane(h)] = flag(valid)
+	if lane := hookLane(h); lane < numFixed+s.lay.score {
+		b.U8[s.lay.hook(lane)] = flag(valid)
+	}
 }
 
 // SetBudget writes what this rank lets admission use: heldTokens is the reserve hook's answer, raised to the
@@ -295,6 +322,17 @@ func (s *Scheduler) SetAdmit(b *Ballot, answer []byte, generation uint64) {
 	b.U64[s.lay.scalar(laneAdmitDigest)] = x
 	b.U64[s.lay.scalar(laneAdmitDigestNot)] = ^x
 	b.U64[s.lay.scalar(laneAdmitReady)] = generation
+}
+
+// SetScore is SetAdmit for the score hook. It does nothing where no score policy is asked.
+func (s *Scheduler) SetScore(b *Ballot, answer []byte, generation uint64) {
+	if s.lay.score == 0 {
+		return
+	}
+	x := hashBytes(answer)
+	b.U64[s.lay.scalar(laneScoreDigest)] = x
+	b.U64[s.lay.scalar(laneScoreDigestNot)] = ^x
+	b.U64[s.lay.scalar(laneScoreReady)] = generation
 }
 
 // SetTokenDigest writes the digest of this rank's own tokens of the last step.

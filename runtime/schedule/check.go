@@ -128,6 +128,9 @@ func (s *Scheduler) Checksum() uint64 {
 	for _, i := range s.freeSlots {
 		add(uint64(i))
 	}
+	if s.cfg.Score {
+		add(uint64(s.scoreNext), s.scoreSince, s.scoreTurn, uint64(len(s.scoreNodes)))
+	}
 	for h := range s.hooks {
 		k := &s.hooks[h]
 		add(uint64(flag(k.quarantined)), uint64(flag(k.down)), k.generation)

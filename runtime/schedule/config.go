@@ -31,6 +31,7 @@ type Config struct {
 	IngressSlice         int     // most bytes of the ingress stream in one ballot, >= 64
 	EOS                  uint32  // end-of-sequence token; NoToken for none
 	AdmitNative          string  // shipped admit that answers where the policy's does not count
+	Score                bool    // a score policy is asked; without one eviction is plain LRU and costs nothing
 }
 
 // MaxRanks bounds the gathered header.
@@ -88,6 +89,9 @@ func (c Config) Hash() uint64 {
 	h = mix(h, math.Float64bits(c.Overcommit))
 	for i := range len(c.AdmitNative) {
 		h = mix(h, uint64(c.AdmitNative[i]))
+	}
+	if c.Score {
+		h = mix(h, 0x73636f7265)
 	}
 	return h
 }

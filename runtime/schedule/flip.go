@@ -20,6 +20,7 @@ func (s *Scheduler) flip(b *Ballot, e *Effects) {
 		k := &s.hooks[h]
 		k.quarantined, k.down, k.generation, k.faults = false, false, g, k.faults[:0]
 	}
+	s.resetScores()
 	s.note(0x65706f63, ready)
 	e.add(Effect{Kind: EffectPolicyEpoch, Value: ready, Generation: g})
 }
@@ -34,4 +35,6 @@ func (s *Scheduler) generation() uint64 {
 }
 
 // hookOf is the hook of a validity lane.
-func hookOf(lane int) abi.Hook { return [numHooks]abi.Hook{abi.Gate, abi.Reserve, abi.Admit}[lane] }
+func hookOf(lane int) abi.Hook {
+	return [numHooks]abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score}[lane]
+}

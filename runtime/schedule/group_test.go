@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"sluice/abi"
+	"sluice/abi/guest"
 	"sluice/kvcache/index"
+	"sluice/plugins/standard"
 )
 
 // group drives n schedulers in lock-step with scripted local facts and no device: the smallest thing that can
@@ -30,6 +32,7 @@ type group struct {
 	held      func(rank int) uint64                                                         // reserve; default 0 (the floor)
 	token     func(id uint64, n int) uint32
 	admit     func(rank int, out []byte, n int) []byte // tampers with a rank's proposal; nil = it faulted
+	score     func(rank int, out []byte, n int) []byte // likewise of the lfu keys
 	hookOK    func(rank int, h abi.Hook) bool          // validity of gate and reserve; default true
 	peerUp    func(rank int, p PeerView) bool          // default true
 	usable    func(rank int) (l1, l2 int)              // default all
@@ -46,6 +49,7 @@ type group struct {
 	events  [][]event // by rank
 	rails   [NumRails]int
 	prop    [][]byte // this tick's admit answers by rank; nil = faulted
+	scores  [][]byte // likewise of score
 }
 
 type opResult struct {
@@ -77,7 +81,7 @@ func newGroup(t *testing.T, cfg Config) *group {
 // newGroupWithout is a group that knows no peer.
 func newGroupWithout(t *testing.T, cfg Config) *group {
 	t.Helper()
-	g := &group{t: t, prop: make([][]byte, cfg.Ranks), prompts: map[uint64][]uint32{}}
+	g := &group{t: t, prop: make([][]byte, cfg.Ranks), scores: make([][]byte, cfg.Ranks), prompts: map[uint64][]uint32{}}
 	for range cfg.Ranks {
 		s, err := New(cfg, 1)
 		if err != nil {
@@ -238,6 +242,9 @@ func (g *group) fill(rank int, s *Scheduler) *Ballot {
 		gen = g.ready(rank)
 	}
 	s.SetAdmit(b, g.prop[rank], gen)
+	asked = g.propose(rank, s)
+	s.SetHook(b, abi.Score, !asked || g.scores[rank] != nil)
+	s.SetScore(b, g.scores[rank], gen)
 	s.SetTokenDigest(b, 0)
 	if rank == 0 {
 		g.fillLeader(s, b)
@@ -344,6 +351,30 @@ func (g *group) proposal(rank int, s *Scheduler) bool {
 	return true
 }
 
+// propose is proposal for the score batch, which the shipped lfu answers.
+func (g *group) propose(rank int, s *Scheduler) bool {
+	g.scores[rank] = nil
+	n := s.ScoreBatch()
+	if n == 0 {
+		return false
+	}
+	buf := make([]byte, abi.BatchSize(abi.Score, n, n))
+	b, err := abi.Begin(buf, abi.Score, s.Tick(), s.PolicyEpoch(), n, n)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	s.EncodeScore(b)
+	f, _ := standard.Score("lfu")
+	if status := guest.RunScore(f, buf); status != 0 {
+		g.t.Fatalf("lfu returned %d", status)
+	}
+	g.scores[rank] = b.Out
+	if g.score != nil {
+		g.scores[rank] = g.score(rank, b.Out, n)
+	}
+	return true
+}
+
 func reduce(bs []*Ballot) {
 	for _, b := range bs[1:] {
 		for i, v := range b.U64 {
@@ -374,11 +405,11 @@ func (g *group) step() {
 	bs := g.ballots()
 	reduce(bs)
 	if g.tap != nil {
-		g.tap(bs[0], Proposals{Admit: g.prop[0]})
+		g.tap(bs[0], Proposals{Admit: g.prop[0], Score: g.scores[0]})
 	}
 	for rank, s := range g.ranks {
 		g.effects[rank].Reset()
-		if err := s.Apply(bs[rank], Proposals{Admit: g.prop[rank]}, &g.effects[rank]); err != nil {
+		if err := s.Apply(bs[rank], Proposals{Admit: g.prop[rank], Score: g.scores[rank]}, &g.effects[rank]); err != nil {
 			g.t.Fatalf("tick %d, rank %d: %v", g.tick, rank, err)
 		}
 		for _, f := range g.effects[rank].List {

@@ -27,6 +27,7 @@ type chaos struct {
 	inc   map[uint32]uint64
 	mode  int // what happens to this tick's proposals
 	odd   int // the rank it happens to
+	keys  int // what happens to this tick's score answers, to the same rank
 	perm  []int
 	marks [][2]int // usable pages by rank
 	fixed bool     // the device never shrinks
@@ -51,6 +52,7 @@ func randomConfig(r *rand.Rand) Config {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	r := rand.New(rand.NewPCG(seed, 0x51))
 	c := &chaos{rng: r, cfg: randomConfig(r), inc: map[uint32]uint64{}, fixed: r.IntN(2) == 0, hold: r.IntN(4) == 0, gap: 1 + r.IntN(6), outs: map[uint64]int{}}
+	c.cfg.Score = seed%3 == 0
 	c.group = newGroupWithout(t, c.cfg)
 	for range c.cfg.Ranks {
 		c.polls = append(c.polls, map[uint64]abi.Poll{})
@@ -120,7 +122,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		return m[0], m[1]
 	}
 	c.ready = func(int) uint64 {
-		g := c.ranks[0].Health(abi.Admit).Generation
+		g := max(c.ranks[0].Health(abi.Admit).Generation, c.ranks[0].Health(abi.Score).Generation)
 		if c.calm || r.IntN(2) == 0 {
 			return g
 		}
@@ -134,7 +136,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		}
 		return uint32(100000 + (int(id)*7+n)%11)
 	}
-	c.admit = c.tamper
+	c.admit, c.score = c.tamper, c.tamperScores
 	c.inc[1], c.inc[2] = 1, 1
 	c.stream = AppendPeer(AppendPeer(nil, 1, 1), 2, 1)
 	return c
@@ -185,11 +187,35 @@ func (c *chaos) tamper(rank int, out []byte, n int) []byte {
 	return out
 }
 
+func (c *chaos) tamperScores(rank int, out []byte, _ int) []byte {
+	switch c.keys {
+	case proposalFaults:
+		if rank == c.odd {
+			return nil
+		}
+	case proposalDiffers:
+		if rank == c.odd {
+			out[3] ^= 1
+		}
+	case proposalOther:
+		for i := range out {
+			out[i] ^= byte(c.tick) * byte(i)
+		}
+	case proposalIllegal:
+		return out[1:]
+	}
+	return out
+}
+
 func (c *chaos) tickOnce() {
 	r := c.rng
 	c.mode, c.odd = 0, r.IntN(c.cfg.Ranks)
 	if !c.calm && r.IntN(6) == 0 {
 		c.mode = 1 + r.IntN(proposalModes-1)
+	}
+	c.keys = 0
+	if c.cfg.Score && !c.calm && r.IntN(12) == 0 {
+		c.keys = 1 + r.IntN(proposalModes-1)
 	}
 	c.perm = r.Perm(c.ranks[0].nOut)
 	from := make([]int, len(c.events))
@@ -270,7 +296,8 @@ func (c *chaos) arrive() {
 			c.stream = AppendAbort(c.stream, id)
 		}
 	}
-	if !c.replayable && r.IntN(10) == 0 {
+	// What is shown to the score policy stays as it is until it has answered.
+	if !c.replayable && r.IntN(10) == 0 && !c.cfg.Score {
 		c.demote()
 	}
 	if r.IntN(50) == 0 {
@@ -354,6 +381,8 @@ func TestRandomRuns(t *testing.T) {
 		total.Overruled += n.Overruled
 		total.DeferredStale += n.DeferredStale
 		total.SatOut += n.SatOut
+		total.Scored += n.Scored
+		total.HookFaults[hookScore] += n.HookFaults[hookScore]
 	}
 	if *seedFlag != 0 {
 		one(*seedFlag)
@@ -373,7 +402,7 @@ func TestRandomRuns(t *testing.T) {
 			t.Errorf("no request of %d runs ended as %v: the test reaches too little", runs, FinishKind(k))
 		}
 	}
-	if runs > 100 && (total.RestoresFailed == 0 || total.DroppedCopies == 0 || total.Retractions == 0 || total.Rails[Starved] == 0 || total.Rails[HoldLimit] == 0) {
-		t.Error("no restore failed, no copy dropped, nobody retracted, nobody starved or no hold ended: the test reaches too little")
+	if runs > 100 && (total.RestoresFailed == 0 || total.DroppedCopies == 0 || total.Retractions == 0 || total.Rails[Starved] == 0 || total.Rails[HoldLimit] == 0 || total.Scored == 0 || total.HookFaults[hookScore] == 0) {
+		t.Error("no restore failed, no copy dropped, nobody retracted, nobody starved, no hold ended, no key was given or no score failed: the test reaches too little")
 	}
 }

@@ -32,6 +32,7 @@ func (s *Scheduler) FinishResync(q *Resync, e *Effects) error {
 	if err != nil {
 		return fmt.Errorf("schedule: %w", err)
 	}
+	n.resetScores()
 	n.tick, n.timeNS, n.opID = q.most[mostTick]+1, q.most[mostTime], q.most[mostOperation]
 	n.commits, n.policyEpoch, n.in.lastID = q.most[mostCommit], q.most[mostPolicyEpoch], q.most[mostLastID]
 	n.counts = s.counts
@@ -72,12 +73,18 @@ func (q *Resync) carry(n *Scheduler, e *Effects) {
 		k := &n.hooks[h]
 		k.quarantined = q.same[sameQuarantined] && q.s.hooks[h].quarantined
 		k.generation = g
-		k.down = h == hookAdmit
+		k.down = h == hookAdmit || h == hookScore && n.cfg.Score
 		if k.quarantined {
 			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
 		}
 	}
 	e.add(Effect{Kind: EffectDiscard, Hook: abi.Admit, Value: g})
+	if n.cfg.Score {
+		e.add(Effect{Kind: EffectDiscard, Hook: abi.Score, Value: g})
+		if n.hooks[hookScore].quarantined {
+			n.x.ResetScores(false)
+		}
+	}
 }
 
 // endOthers answers the clients of requests that do not stay, and tells their peers to stop.
@@ -165,6 +172,7 @@ func (s *Scheduler) adoptPages(i int32, tree int) error {
 	if err != nil {
 		return err
 	}
+	s.owned(res, r.tenant)
 	r.receipt, err = s.x.PinNode(res.Node, s.clock)
 	r.node, r.tree = res.Node, res.Published
 	s.unbacked = s.x.AppendUnbacked(s.unbacked, res.Node)

@@ -15,13 +15,15 @@ func TestOneLogTwoInstances(t *testing.T) {
 		digest   uint64
 		checksum uint64
 		used     bool
+		scored   bool
 	}
 	for seed := uint64(1); seed <= 60; seed++ {
 		c := newChaos(t, seed)
 		c.replayable = true
 		var log []record
 		c.tap = func(b *Ballot, p Proposals) {
-			log = append(log, record{b: b, p: Proposals{Admit: slices.Clone(p.Admit)}, used: c.mode != proposalFaults && (c.mode != proposalDiffers || c.cfg.Ranks == 1)})
+			log = append(log, record{b: b, p: Proposals{Admit: slices.Clone(p.Admit), Score: slices.Clone(p.Score)},
+				scored: c.keys != proposalFaults && (c.keys != proposalDiffers || c.cfg.Ranks == 1), used: c.mode != proposalFaults && (c.mode != proposalDiffers || c.cfg.Ranks == 1)})
 		}
 		for range 80 {
 			c.arrive()
@@ -41,7 +43,10 @@ func TestOneLogTwoInstances(t *testing.T) {
 		for n, r := range log {
 			p := r.p
 			if !r.used {
-				p = Proposals{Admit: []byte("not an answer")}
+				p.Admit = []byte("not an answer")
+			}
+			if !r.scored {
+				p.Score = []byte("nor this")
 			}
 			if err := x.Apply(r.b, p, &kept); err != nil {
 				t.Fatalf("seed %d, tick %d: %v", seed, n+1, err)

@@ -50,6 +50,12 @@ type Scheduler struct {
 	batch []byte // the admit batch that this tick's proposals answer
 	nOut  int
 
+	scoreNodes []index.NodeID // of the score batch that this tick's proposals answer
+	scoreBatch []byte
+	scoreNext  index.NodeID // where the turn through the cache goes on, 0 = a new turn
+	scoreSince uint64       // nodes used at this clock or later are shown again
+	scoreTurn  uint64       // scoreSince of the next turn
+
 	counts Counts
 
 	// Scratch, kept for its capacity.
@@ -94,6 +100,7 @@ func New(cfg Config, epoch uint64) (*Scheduler, error) {
 		s.hooks[h].generation = 1
 	}
 	s.digest = mix(s.cfgHash, epoch)
+	s.resetScores()
 	s.prepareNext()
 	return s, nil
 }
@@ -174,6 +181,7 @@ type Counts struct {
 	HitL1, HitL2   uint64 // tokens promised from each tier at admission
 	InputTokens    uint64 // prompt tokens admitted
 	OutputTokens   uint64
+	Scored         uint64 // keys given by the score policy
 	SatOut         uint64 // steps a running request sat out for a page that was being saved
 }
 

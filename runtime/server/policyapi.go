@@ -28,7 +28,7 @@ const (
 // StageRequest asks for one hook's policy to be made ready beside the ones in use. Exactly one of Builtin, Path and
 // Module is set.
 type StageRequest struct {
-	Hook    string // "gate", "reserve" or "admit"
+	Hook    string // "gate", "reserve", "admit" or "score"
 	Builtin string // a shipped policy
 	// Path is a module's file. Who calls answers for it: the file is read with the rights of this process.
 	Path   string

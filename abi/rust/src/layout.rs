@@ -36,6 +36,12 @@ pub const ADMIT_GLOBALS_SIZE: u32 = 128;
 pub const ADMIT_STRIDE: u32 = 64;
 /// Size of AdmitOut in bytes.
 pub const ADMIT_OUT_STRIDE: u32 = 8;
+/// Size of ScoreGlobals in bytes.
+pub const SCORE_GLOBALS_SIZE: u32 = 64;
+/// Size of ScoreRecord in bytes.
+pub const SCORE_STRIDE: u32 = 64;
+/// Size of ScoreOut in bytes.
+pub const SCORE_OUT_STRIDE: u32 = 8;
 
 /// Poll is a transfer poll as a policy sees it, and a vote: the field's five values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +103,20 @@ impl Verdict {
     pub const REJECT: Verdict = Verdict(2);
 }
 
+/// ScoreClass is where a cache node stands in the order of eviction before the policy has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct ScoreClass(pub u8);
+
+impl ScoreClass {
+    /// not asked about and not used under this policy epoch: evicted first, by last use
+    pub const NEVER: ScoreClass = ScoreClass(0);
+    /// has a key of this policy epoch, and was used since
+    pub const KEYED: ScoreClass = ScoreClass(1);
+    /// used under this policy epoch and not asked about yet: evicted last
+    pub const AWAITING: ScoreClass = ScoreClass(2);
+}
+
 /// Class is which of a rank's two instances of a module an instance is: they share no memory, so that no local fact reaches a replicated answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
@@ -105,7 +125,7 @@ pub struct Class(pub u8);
 impl Class {
     /// answers gate and reserve
     pub const LOCAL: Class = Class(0);
-    /// answers admit
+    /// answers admit and score
     pub const REPLICATED: Class = Class(1);
 }
 
@@ -221,6 +241,10 @@ pub const GATE_FLAG_NOTHING_TO_RESTORE: u8 = 16;
 pub const GATE_OUT_GIVE_UP: u16 = 1;
 /// AdmitFlagReady: the reduced handshake poll is WaitingForInput, so the request can be admitted.
 pub const ADMIT_FLAG_READY: u8 = 1;
+/// ScoreFlagBackedUp: the host tier has a copy of the whole node.
+pub const SCORE_FLAG_BACKED_UP: u16 = 1;
+/// ScoreFlagOnDevice: the node's pages are good on the device.
+pub const SCORE_FLAG_ON_DEVICE: u16 = 2;
 
 /// Header is the first 64 bytes of a batch. Offsets count from the start of the batch, so a batch means the same wherever it lies.
 #[derive(Clone, Copy)]
@@ -247,7 +271,7 @@ impl Header<'_> {
     pub fn header_size(&self) -> u32 {
         self.0.get32(8)
     }
-    /// which hook the batch is for; 1..3; replicated; zero: never
+    /// which hook the batch is for; 1..4; replicated; zero: never
     #[inline]
     pub fn kind(&self) -> u32 {
         self.0.get32(12)
@@ -754,6 +778,102 @@ impl AdmitAnswer<'_> {
     }
 }
 
+/// ScoreGlobals is the state of the cache. Every field is replicated.
+#[derive(Clone, Copy)]
+pub struct ScoreGlobals<'a>(pub(crate) In<'a>);
+
+impl ScoreGlobals<'_> {
+    /// the tick's agreed time; ns; monotonic; replicated; zero: the group's start
+    #[inline]
+    pub fn time_ns(&self) -> u64 {
+        self.0.get64(0)
+    }
+    /// tokens in a page; tokens; 1 or more; replicated; zero: never
+    #[inline]
+    pub fn page_size(&self) -> u32 {
+        self.0.get32(8)
+    }
+    /// nodes that the cache holds, those that are not in this batch included; nodes; any; replicated; zero: an empty cache
+    #[inline]
+    pub fn nodes(&self) -> u32 {
+        self.0.get32(12)
+    }
+    /// tokens the device tier holds; tokens; any; replicated; zero: no device tier
+    #[inline]
+    pub fn total_tokens(&self) -> u64 {
+        self.0.get64(16)
+    }
+    /// free; tokens; 0..TotalTokens; replicated; zero: none free
+    #[inline]
+    pub fn free_tokens(&self) -> u64 {
+        self.0.get64(24)
+    }
+    /// what eviction can reach now; tokens; 0..TotalTokens; replicated; zero: none
+    #[inline]
+    pub fn evictable_tokens(&self) -> u64 {
+        self.0.get64(32)
+    }
+}
+
+/// ScoreRecord is one cache node, asked about for the first time or used since. Every field is replicated.
+#[derive(Clone, Copy)]
+pub struct ScoreRecord<'a>(pub(crate) In<'a>);
+
+impl ScoreRecord<'_> {
+    /// names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never
+    #[inline]
+    pub fn node_key(&self) -> u64 {
+        self.0.get64(0)
+    }
+    /// logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used
+    #[inline]
+    pub fn last_use(&self) -> u64 {
+        self.0.get64(8)
+    }
+    /// uses since the node was made; saturates; replicated; zero: never used
+    #[inline]
+    pub fn hits(&self) -> u32 {
+        self.0.get32(16)
+    }
+    /// tokens of the node; tokens; 1 or more; replicated; zero: never
+    #[inline]
+    pub fn tokens(&self) -> u32 {
+        self.0.get32(20)
+    }
+    /// tokens before the node; tokens; any; replicated; zero: the start of a prompt
+    #[inline]
+    pub fn depth_tokens(&self) -> u32 {
+        self.0.get32(24)
+    }
+    /// whose request made the node; any; replicated; zero: the default tenant
+    #[inline]
+    pub fn tenant(&self) -> u16 {
+        self.0.get16(28)
+    }
+    /// ScoreFlagBackedUp, ScoreFlagOnDevice; ScoreFlag bits; replicated; zero: neither holds
+    #[inline]
+    pub fn flags(&self) -> u16 {
+        self.0.get16(30)
+    }
+    /// why the node is in the batch; 0..2; replicated; zero: never asked
+    #[inline]
+    pub fn class(&self) -> ScoreClass {
+        ScoreClass(self.0.get8(32))
+    }
+}
+
+/// ScoreOut is score's answer for one node.
+#[derive(Clone, Copy)]
+pub struct ScoreAnswer<'a>(pub(crate) Out<'a>);
+
+impl ScoreAnswer<'_> {
+    /// the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key
+    #[inline]
+    pub fn set_key(&self, x: u64) {
+        self.0.put64(0, x)
+    }
+}
+
 /// A gate batch: judges every transfer-queue entry; the votes are combined by MIN over the ranks. Output records: one an input record.
 pub struct GateBatch<'a>(Batch<'a>);
 
@@ -928,6 +1048,61 @@ impl<'a> ReserveBatch<'a> {
     }
 }
 
+/// A score batch: gives cache nodes the keys by which they are evicted, smallest first; used only where every rank gave the same valid answer. Output records: one an input record.
+pub struct ScoreBatch<'a>(Batch<'a>);
+
+impl<'a> ScoreBatch<'a> {
+    /// Takes the view of the score batch at the start of buf; None for bytes that are none.
+    #[inline]
+    pub fn open(buf: &'a mut [u8]) -> Option<Self> {
+        let b = Batch::open(buf, 4, SCORE_GLOBALS_SIZE, SCORE_STRIDE, SCORE_OUT_STRIDE)?;
+        let outs = b.len();
+        Some(Self(b.outputs(outs)?))
+    }
+
+    /// Number of input records.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.len()
+    }
+
+    /// Whether there is no input record.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    /// The scheduler's tick.
+    #[inline]
+    pub fn tick(&self) -> u64 {
+        self.0.tick()
+    }
+
+    /// Generation of the policies, the same on all ranks.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
+    /// What all records share.
+    #[inline]
+    pub fn globals(&self) -> ScoreGlobals<'_> {
+        ScoreGlobals(self.0.globals())
+    }
+
+    /// Input record i, below len.
+    #[inline]
+    pub fn at(&self, i: u32) -> ScoreRecord<'_> {
+        ScoreRecord(self.0.at(i))
+    }
+
+    /// Output record i.
+    #[inline]
+    pub fn answer(&self, i: u32) -> ScoreAnswer<'_> {
+        ScoreAnswer(self.0.answer(i))
+    }
+}
+
 /// The exports that every module has; used by policy.
 #[doc(hidden)]
 #[macro_export]
@@ -983,6 +1158,16 @@ macro_rules! __hook {
         pub extern "C" fn sluice_reserve_v1(batch: *mut u8) -> i32 {
             let run: fn(&$crate::ReserveBatch) -> $crate::Status = $policy;
             match $crate::batch(batch).and_then($crate::ReserveBatch::open) {
+                Some(b) => run(&b).0,
+                None => $crate::Status::BAD_BATCH.0,
+            }
+        }
+    };
+    (score, $policy:path) => {
+        #[unsafe(no_mangle)]
+        pub extern "C" fn sluice_score_v1(batch: *mut u8) -> i32 {
+            let run: fn(&$crate::ScoreBatch) -> $crate::Status = $policy;
+            match $crate::batch(batch).and_then($crate::ScoreBatch::open) {
                 Some(b) => run(&b).0,
                 None => $crate::Status::BAD_BATCH.0,
             }

@@ -35,7 +35,7 @@ pub const CONFIG_BYTES: usize = 16 << 10;
 /// Bytes of the HOSTINFO arena, with room for the records of newer minor versions.
 pub const HOST_INFO_BYTES: usize = 256;
 
-/// Makes the exports of a module: `policy!(gate = f, reserve = g, admit = h)` with the hooks that the policy answers, and
+/// Makes the exports of a module: `policy!(gate = f, reserve = g, admit = h, score = k)` with the hooks that the policy answers, and
 /// `configure = c` in front for one that takes settings.
 #[macro_export]
 macro_rules! policy {
@@ -97,6 +97,14 @@ impl AdmitBatch<'_> {
         let a = self.answer(i);
         a.set_verdict(verdict);
         a.set_order(order);
+    }
+}
+
+impl ScoreBatch<'_> {
+    /// Gives node i its key; the smallest is evicted first.
+    #[inline]
+    pub fn set(&self, i: u32, key: i64) {
+        self.answer(i).set_key(key as u64)
     }
 }
 

@@ -74,6 +74,8 @@ func decode(hook abi.Hook, b []byte) string {
 		return fmt.Sprintf("%+v", abi.GetGateOut(b))
 	case abi.Reserve:
 		return fmt.Sprintf("%+v", abi.GetReserveOut(b))
+	case abi.Score:
+		return fmt.Sprintf("%+v", abi.GetScoreOut(b))
 	}
 	return fmt.Sprintf("%+v", abi.GetAdmitOut(b))
 }

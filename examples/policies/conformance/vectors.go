@@ -120,14 +120,14 @@ func (p *parser) begin(rest string) error {
 	if hook == "" || strings.Contains(hook, "=") {
 		hook, _, _ = strings.Cut(name, " ")
 	}
-	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		if h.String() == hook {
 			p.vectors = append(p.vectors, Vector{Name: name, Hook: h, Globals: make([]byte, stride(h, "globals")), Out: map[string][]byte{}})
 			p.policy = ""
 			return nil
 		}
 	}
-	return fmt.Errorf("vector %q is of no hook: %q; hooks are gate, reserve and admit", name, hook)
+	return fmt.Errorf("vector %q is of no hook: %q; hooks are gate, reserve, admit and score", name, hook)
 }
 
 // end closes the last vector: the number of answers must be what the batch asks for.
@@ -219,6 +219,12 @@ func layout(hook abi.Hook, role string) (reflect.Value, func([]byte)) {
 		return layoutOf(abi.PutAdmitGlobals)
 	case "admit in":
 		return layoutOf(abi.PutAdmitRecord)
+	case "score globals":
+		return layoutOf(abi.PutScoreGlobals)
+	case "score in":
+		return layoutOf(abi.PutScoreRecord)
+	case "score out":
+		return layoutOf(abi.PutScoreOut)
 	}
 	return layoutOf(abi.PutAdmitOut)
 }
@@ -230,16 +236,18 @@ func layoutOf[T any](put func([]byte, *T)) (reflect.Value, func([]byte)) {
 
 // stride is the size of the hook's record of that role.
 func stride(hook abi.Hook, role string) int {
-	sizes := map[string][3]int{
-		"globals": {abi.GateGlobalsSize, abi.ReserveGlobalsSize, abi.AdmitGlobalsSize},
-		"in":      {abi.GateStride, abi.ReserveStride, abi.AdmitStride},
-		"out":     {abi.GateOutStride, abi.ReserveOutStride, abi.AdmitOutStride},
+	sizes := map[string][4]int{
+		"globals": {abi.GateGlobalsSize, abi.ReserveGlobalsSize, abi.AdmitGlobalsSize, abi.ScoreGlobalsSize},
+		"in":      {abi.GateStride, abi.ReserveStride, abi.AdmitStride, abi.ScoreStride},
+		"out":     {abi.GateOutStride, abi.ReserveOutStride, abi.AdmitOutStride, abi.ScoreOutStride},
 	}[role]
 	switch hook {
 	case abi.Gate:
 		return sizes[0]
 	case abi.Reserve:
 		return sizes[1]
+	case abi.Score:
+		return sizes[3]
 	}
 	return sizes[2]
 }

@@ -15,6 +15,7 @@ import (
 	"sluice/abi/guest/export/admit"
 	"sluice/abi/guest/export/gate"
 	"sluice/abi/guest/export/reserve"
+	"sluice/abi/guest/export/score"
 	"sluice/plugins/standard"
 )
 
@@ -23,6 +24,7 @@ var chosen struct {
 	gate    guest.GateFunc
 	reserve guest.ReserveFunc
 	admit   guest.AdmitFunc
+	score   guest.ScoreFunc
 }
 
 func init() {
@@ -45,6 +47,12 @@ func init() {
 		}
 		return chosen.admit(b)
 	})
+	score.Register(func(b guest.ScoreBatch) int32 {
+		if chosen.score == nil {
+			return int32(abi.StatusDeclined)
+		}
+		return chosen.score(b)
+	})
 }
 
 func configure(_ abi.HostInfo, config []byte) int32 {
@@ -55,6 +63,7 @@ func configure(_ abi.HostInfo, config []byte) int32 {
 	chosen.gate, _ = standard.Gate(c.Gate)
 	chosen.reserve, _ = standard.Reserve(c.Reserve)
 	chosen.admit, _ = standard.Admit(c.Admit)
+	chosen.score, _ = standard.Score(c.Score)
 	return int32(abi.StatusOK)
 }
 

@@ -1,0 +1,120 @@
+package schedule
+
+import "sluice/abi"
+
+// judgeHooks reads the validity lanes: it counts faults, quarantines a policy that has too many, gives nodes the keys
+// that the ranks agree on, and returns whether their admit answers may be used.
+func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
+	for h := range numFixed + s.lay.score {
+		k := &s.hooks[h]
+		if b.U8[s.lay.hook(h)] == 0 && !k.quarantined && !(h >= hookAdmit && k.down) {
+			s.fault(h)
+		}
+	}
+	admit, broken := s.judge(b, hookAdmit, s.readLanes(b, hookAdmit), p.Admit)
+	if s.cfg.Score {
+		if !broken {
+			var scored bool
+			scored, broken = s.judge(b, hookScore, s.readLanes(b, hookScore), p.Score)
+			if scored {
+				s.takeScores(p.Score)
+			}
+		}
+		if broken {
+			// One instance may answer both hooks, so that neither can keep it. Every node is shown to its successor.
+			s.discard(hookScore, e)
+			s.scoreNext, s.scoreSince = 0, 0
+		}
+	}
+	if broken {
+		s.discard(hookAdmit, e)
+	}
+	for h := range s.hooks {
+		k := &s.hooks[h]
+		if !k.quarantined && len(k.faults) >= s.cfg.QuarantineFaults && s.tick-k.faults[len(k.faults)-s.cfg.QuarantineFaults] < uint64(s.cfg.QuarantineWindow) {
+			k.quarantined = true
+			s.note(0x71756172, uint64(h))
+			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
+			if h == hookScore {
+				s.x.ResetScores(false)
+			}
+		}
+	}
+	return admit
+}
+
+// agreement is what the reduced lanes say of one replicated hook.
+type agreement struct {
+	digest uint64
+	same   bool   // the digest is equal on all ranks
+	ready  uint64 // generation of the instance that every rank has ready
+}
+
+func (s *Scheduler) readLanes(b *Ballot, h int) agreement {
+	x, not, ready := laneAdmitDigest, laneAdmitDigestNot, laneAdmitReady
+	if h == hookScore {
+		x, not, ready = laneScoreDigest, laneScoreDigestNot, laneScoreReady
+	}
+	a := agreement{digest: b.U64[s.lay.scalar(x)], ready: b.U64[s.lay.scalar(ready)]}
+	a.same = a.digest == ^b.U64[s.lay.scalar(not)]
+	return a
+}
+
+// judge says whether the ranks' answers of a replicated hook may be used, and whether its instance is to go. A hook that
+// is down is asked again from the next tick on once every rank has its successor ready.
+func (s *Scheduler) judge(b *Ballot, h int, a agreement, answer []byte) (use, broken bool) {
+	k := &s.hooks[h]
+	if k.quarantined {
+		return false, false
+	}
+	if k.down {
+		if a.ready >= k.generation {
+			k.down = false
+			s.note(0x757067, k.generation)
+		}
+		return false, false
+	}
+	valid := b.U8[s.lay.hook(h)] != 0
+	agreed := valid && a.same
+	own := agreed && hashBytes(answer) == a.digest
+	use = own && s.wellFormed(h, answer)
+	// What all ranks sent alike may still be malformed; it is a fault on all of them then.
+	broken = !agreed || own && !use
+	if broken && valid {
+		s.fault(h)
+	}
+	return use, broken
+}
+
+func (s *Scheduler) wellFormed(h int, answer []byte) bool {
+	if h == hookScore {
+		return len(answer) == len(s.scoreNodes)*abi.ScoreOutStride
+	}
+	return validOrder(answer, s.nOut, &s.order)
+}
+
+// discard has every rank throw a replicated hook's instance away and make the next one.
+func (s *Scheduler) discard(h int, e *Effects) {
+	k := &s.hooks[h]
+	if k.quarantined {
+		return
+	}
+	k.down = true
+	k.generation++
+	s.note(0x646973, k.generation)
+	e.add(Effect{Kind: EffectDiscard, Hook: hookOf(h), Value: k.generation})
+}
+
+// fault notes one fault of a hook in this tick; only as many are remembered as quarantine looks at.
+func (s *Scheduler) fault(h int) {
+	k := &s.hooks[h]
+	s.counts.HookFaults[h]++
+	if n := len(k.faults); n > 0 && k.faults[n-1] == s.tick {
+		return
+	}
+	if len(k.faults) >= s.cfg.QuarantineFaults {
+		k.faults = append(k.faults[:0], k.faults[len(k.faults)-s.cfg.QuarantineFaults+1:]...)
+	}
+	k.faults = append(k.faults, s.tick)
+	s.note(0x666c74, uint64(h))
+}
