@@ -906,7 +906,7 @@ func GetScoreGlobals(b []byte) ScoreGlobals {
 type ScoreRecord struct {
 	NodeKey     uint64     // names the node while it is in the cache; after that the name is given to another node; 1..2^32-1; replicated; zero: never
 	LastUse     uint64     // logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used
-	Hits        uint32     // uses since the node was made; saturates; replicated; zero: never used
+	Hits        uint32     // admitted requests that found the node in the cache; the one that made it is not counted; saturates; replicated; zero: nobody has yet
 	Tokens      uint32     // tokens of the node; tokens; 1 or more; replicated; zero: never
 	DepthTokens uint32     // tokens before the node; tokens; any; replicated; zero: the start of a prompt
 	Tenant      uint16     // whose request made the node; any; replicated; zero: the default tenant

@@ -3,7 +3,7 @@
 //
 // A Host compiles each module once a process and keeps it by its hash. A Set is one rank's policies: a Runner a hook, over
 // instances that the set owns. A rank runs a module as two instances, one for the local hooks (gate, reserve) and one for
-// the replicated ones (admit), which share no memory.
+// the replicated ones (admit, score), which share no memory.
 //
 //	host := plugins.NewHost(plugins.Options{Log: log, CacheDir: dir})
 //	defer host.Close(ctx)

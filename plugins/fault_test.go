@@ -76,6 +76,12 @@ func inputs(hook abi.Hook) (nOut int, encode func(abi.Batch), want []string) {
 			b.PutReserve(1, &abi.ReserveRecord{RestoreTokens: 20, Restore: abi.RestoreFailed})
 			b.PutReserve(2, &abi.ReserveRecord{RestoreTokens: 3, SetAside: 1})
 		}, []string{"120"}
+	case abi.Score:
+		return 3, func(b abi.Batch) {
+			b.PutScore(0, &abi.ScoreRecord{NodeKey: 1, LastUse: 7})
+			b.PutScore(1, &abi.ScoreRecord{NodeKey: 2, LastUse: 5, Hits: 9})
+			b.PutScore(2, &abi.ScoreRecord{NodeKey: 3, LastUse: 6})
+		}, []string{"7", "5", "6"}
 	}
 	return 2, func(b abi.Batch) {
 		b.PutAdmitGlobals(&abi.AdmitGlobals{Candidates: 2, FreeTokens: 100, FreeRows: 2, FreeSlots: 2, PageSize: 1})
@@ -98,6 +104,8 @@ func answers(hook abi.Hook, a plugins.Answer, n int) []string {
 		case abi.Admit:
 			o := a.Batch.AdmitOut(i)
 			words = append(words, fmt.Sprintf("%s %d", o.Verdict, o.Order))
+		case abi.Score:
+			words = append(words, fmt.Sprint(a.Batch.ScoreKey(i)))
 		}
 	}
 	return words

@@ -91,7 +91,7 @@ func TestSpecsThatAreRefused(t *testing.T) {
 		{"unknown builtin", []plugins.Spec{{Hook: abi.Reserve, Builtin: "all"}}, "builtin", []string{`"all"`, "until-retired"}},
 		{"unknown native builtin", []plugins.Spec{{Hook: abi.Gate, Builtin: "all", Native: true}}, "builtin", []string{`"all"`, "restore-gated"}},
 		{"two for a hook", []plugins.Spec{{Hook: abi.Gate, Builtin: "ungated"}, {Hook: abi.Gate, Builtin: "ungated"}}, "hook", []string{"two policies"}},
-		{"score", []plugins.Spec{{Hook: 4, Builtin: "lru"}}, "hook", []string{"hook 4"}},
+		{"no such hook", []plugins.Spec{{Hook: 5, Builtin: "lru"}}, "hook", []string{"hook 5"}},
 		{"both", []plugins.Spec{{Hook: abi.Gate, Builtin: "ungated", Module: wasm}}, "builtin", []string{"both"}},
 		{"neither", []plugins.Spec{{Hook: abi.Gate}}, "builtin", []string{"give builtin or path"}},
 		{"a native module", []plugins.Spec{{Hook: abi.Gate, Module: wasm, Native: true}}, "engine", []string{`engine = "wasm"`}},

@@ -235,3 +235,33 @@ func TestCallsAllocateNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestScorePolicies(t *testing.T) {
+	const most = 1<<63 - 1
+	for _, tc := range []struct {
+		policy  string
+		records []abi.ScoreRecord
+		want    []int64
+	}{
+		{"lru", []abi.ScoreRecord{{LastUse: 9, Hits: 5}, {LastUse: 3, Hits: 7}, {}, {LastUse: 1<<64 - 1}}, []int64{9, 3, 0, most}},
+		{"lfu", []abi.ScoreRecord{{LastUse: 9, Hits: 5}, {LastUse: 3, Hits: 7}, {LastUse: 2, Hits: 5}, {LastUse: 1<<64 - 1, Hits: 1<<32 - 1}},
+			[]int64{5<<40 | 9, 7<<40 | 3, 5<<40 | 2, most}},
+	} {
+		eachBuild(t, abi.Score, tc.policy, func(t *testing.T, r *plugins.Runner) {
+			n := len(tc.records)
+			a, err := r.Run(1, 1, n, n, func(b abi.Batch) {
+				for i := range tc.records {
+					b.PutScore(i, &tc.records[i])
+				}
+			})
+			if err != nil || a.Fault != nil || a.Native {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			for i, want := range tc.want {
+				if got := a.Batch.ScoreKey(i); got != want {
+					t.Errorf("node %d: key %#x, want %#x", i, got, want)
+				}
+			}
+		})
+	}
+}

@@ -153,10 +153,10 @@ func TestHooksWithoutASpecAreNative(t *testing.T) {
 	for _, i := range set.Infos() {
 		got = append(got, i.Hook.String()+"="+i.Name+"/"+i.Engine.String()+i.SHA256)
 	}
-	if s := strings.Join(got, " "); s != "gate=ungated/native reserve=until-retired/native admit=fifo-headroom/native" {
+	if s := strings.Join(got, " "); s != "gate=ungated/native reserve=until-retired/native admit=fifo-headroom/native score=lru/native" {
 		t.Errorf("%s", s)
 	}
-	for _, h := range []abi.Hook{abi.Reserve, abi.Admit} {
+	for _, h := range []abi.Hook{abi.Reserve, abi.Admit, abi.Score} {
 		r := set.Runner(h)
 		if a := wantAnswers(t, r, 1); a.Native || !r.Active() || !r.Ready() || r.Wanted() || !r.Install() {
 			t.Errorf("%s: native %v, active %v, ready %v, wanted %v", h, a.Native, r.Active(), r.Ready(), r.Wanted())
@@ -165,7 +165,7 @@ func TestHooksWithoutASpecAreNative(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if set.Runner(4) != nil {
+	if set.Runner(5) != nil {
 		t.Error("a runner for a hook that is not called")
 	}
 	if _, err := plugins.NewNativeSet(standard.Config{Admit: "none"}); !errors.Is(err, plugins.ErrRejected) {
@@ -174,7 +174,7 @@ func TestHooksWithoutASpecAreNative(t *testing.T) {
 }
 
 func TestRunnersThatCannotBeMade(t *testing.T) {
-	if _, err := plugins.NewRunner(4, "p", nil, fallback(t, abi.Gate)); err == nil {
+	if _, err := plugins.NewRunner(5, "p", nil, fallback(t, abi.Gate)); err == nil {
 		t.Error("a runner for a hook that is not called")
 	}
 	if _, err := plugins.NewRunner(abi.Gate, "p", nil, nil); err == nil {

@@ -777,7 +777,7 @@ export class ScoreRecord {
   get lastUse(): u64 {
     return load<u64>(changetype<usize>(this), 8);
   }
-  /** uses since the node was made; saturates; replicated; zero: never used */
+  /** admitted requests that found the node in the cache; the one that made it is not counted; saturates; replicated; zero: nobody has yet */
   @inline
   get hits(): u32 {
     return load<u32>(changetype<usize>(this), 16);

@@ -404,7 +404,7 @@ typedef struct { const uint8_t *p; } sluice_score_record;
 static inline uint64_t sluice_score_record_node_key(sluice_score_record r) { return sluice_get64(r.p + 0); }
 /* logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used */
 static inline uint64_t sluice_score_record_last_use(sluice_score_record r) { return sluice_get64(r.p + 8); }
-/* uses since the node was made; saturates; replicated; zero: never used */
+/* admitted requests that found the node in the cache; the one that made it is not counted; saturates; replicated; zero: nobody has yet */
 static inline uint32_t sluice_score_record_hits(sluice_score_record r) { return sluice_get32(r.p + 16); }
 /* tokens of the node; tokens; 1 or more; replicated; zero: never */
 static inline uint32_t sluice_score_record_tokens(sluice_score_record r) { return sluice_get32(r.p + 20); }

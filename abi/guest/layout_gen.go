@@ -260,7 +260,7 @@ func (v ScoreRecord) NodeKey() uint64 { return binary.LittleEndian.Uint64(v.p[0:
 // LastUse: logical clock of the last use: larger is later, equal for the nodes of one use; any; replicated; zero: never used.
 func (v ScoreRecord) LastUse() uint64 { return binary.LittleEndian.Uint64(v.p[8:]) }
 
-// Hits: uses since the node was made; saturates; replicated; zero: never used.
+// Hits: admitted requests that found the node in the cache; the one that made it is not counted; saturates; replicated; zero: nobody has yet.
 func (v ScoreRecord) Hits() uint32 { return binary.LittleEndian.Uint32(v.p[16:]) }
 
 // Tokens: tokens of the node; tokens; 1 or more; replicated; zero: never.

@@ -801,7 +801,7 @@ pub const ScoreRecord = struct {
         return get(u64, v.p, 8);
     }
 
-    /// uses since the node was made; saturates; replicated; zero: never used
+    /// admitted requests that found the node in the cache; the one that made it is not counted; saturates; replicated; zero: nobody has yet
     pub inline fn hits(v: ScoreRecord) u32 {
         return get(u32, v.p, 16);
     }

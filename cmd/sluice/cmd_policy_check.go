@@ -169,7 +169,9 @@ func (f *checkFlags) checkRuns(ctx context.Context, env *environment, host *plug
 			sum.skipped++ // no policy is to blame for what the native ones cannot end in time
 			continue
 		}
-		got, err := drawRun(seed).run(ctx, policy, f.patience)
+		l := drawRun(seed)
+		l.cfg.Schedule.Score = slices.Contains(hooks, abi.Score)
+		got, err := l.run(ctx, policy, f.patience)
 		if err != nil {
 			return fmt.Errorf("run of seed %d: %w", seed, err)
 		}

@@ -222,6 +222,7 @@ func (end *liveEnd) collect(w *replay.World, ids []uint64, sets []*plugins.Set) 
 	}
 	end.faults = faultsOf(sets)
 	if end.faults == 0 {
-		end.differed = w.Rank(0).Schedule().Faults(abi.Admit)
+		s := w.Rank(0).Schedule()
+		end.differed = s.Faults(abi.Admit) + s.Faults(abi.Score)
 	}
 }

@@ -75,7 +75,7 @@ func TestReplayInputErrors(t *testing.T) {
 		"no trace":         {nil, "--trace is needed"},
 		"missing trace":    {[]string{"--trace", "nowhere.jsonl"}, "nowhere.jsonl"},
 		"not a trace":      {[]string{"--trace", text}, "line 1"},
-		"unknown hook":     {[]string{"--trace", syntheticTrace, "--policy", "score=lru"}, `no hook is named "score"`},
+		"unknown hook":     {[]string{"--trace", syntheticTrace, "--policy", "sort=lru"}, `no hook is named "sort"`},
 		"hook twice":       {[]string{"--trace", syntheticTrace, "--policy", "gate=ungated", "--policy", "gate=pending-only"}, "given twice"},
 		"unknown policy":   {[]string{"--trace", syntheticTrace, "--policy", "gate=open"}, "open"},
 		"not a module":     {[]string{"--trace", syntheticTrace, "--policy", "gate=" + text}, "not_wasm"},

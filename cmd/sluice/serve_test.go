@@ -370,7 +370,7 @@ func TestServeRefusesItsInput(t *testing.T) {
 // The shipped policies as WebAssembly, as a start without any setting has them.
 func TestServeWithShippedModules(t *testing.T) {
 	s := startServe(t, map[string]string{"policy.gate.engine": "wasm", "policy.reserve.engine": "wasm", "policy.admit.engine": "wasm"}, nil)
-	want := "sluice: serving on " + s.url + " (1 prefill, 1 decode of 2 ranks, policies gate=restore-gated (wasm), reserve=until-retired (wasm), admit=fifo-headroom (wasm))\n"
+	want := "sluice: serving on " + s.url + " (1 prefill, 1 decode of 2 ranks, policies gate=restore-gated (wasm), reserve=until-retired (wasm), admit=fifo-headroom (wasm), score=lru (native))\n"
 	if got := s.stdout.String(); got != want {
 		t.Errorf("printed %q, want %q", got, want)
 	}

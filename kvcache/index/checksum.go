@@ -49,7 +49,7 @@ func (n *node) sum(h uint64) uint64 {
 	h = step(h, uint64(n.start)<<32|uint64(n.pages), uint64(n.locks))
 	h = step(h, n.clock, n.hits)
 	h = step(h, uint64(n.load)<<32|uint64(n.save), n.score)
-	h = step(h, uint64(n.owner), 0)
+	h = step(h, uint64(n.owner), uint64(n.found))
 	return step(h, uint64(n.state)<<16|uint64(n.class)<<8|bit(n.doomed)<<1|bit(n.l2 != nil), 0)
 }
 

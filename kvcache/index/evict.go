@@ -1,6 +1,9 @@
 package index
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Evict frees pages of t leaf by leaf, whole nodes, in the eviction order, until n numbers have gone to the
 // free list or no leaf is left. It returns how many have; numbers at or above the usable mark leave the tree
@@ -101,6 +104,21 @@ func (x *Index) AppendUnscored(dst []NodeID, first NodeID, since uint64, limit i
 
 // Nodes returns how many nodes there are, roots not counted.
 func (x *Index) Nodes() int { return x.stats.Nodes }
+
+// NoteFound counts, on every node of the path to node, one more request that found it in the cache, for the score
+// policy; a split copies the count. Hits counts every touch, several a request. The error is ErrNode.
+func (x *Index) NoteFound(node NodeID) error {
+	if _, err := x.node(node); err != nil {
+		return err
+	}
+	for id := x.onPath(node); id != 0; id = x.onPath(x.nodes[id].parent) {
+		if n := &x.nodes[id]; n.found < math.MaxUint32 {
+			n.found++
+		}
+	}
+	x.record(opFound, uint64(node), 0)
+	return nil
+}
 
 // SetOwner notes whose request made the node, for the score policy; a split copies it. The error is ErrNode.
 func (x *Index) SetOwner(node NodeID, owner uint16) error {

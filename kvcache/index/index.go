@@ -180,6 +180,7 @@ const (
 	opScore
 	opEpoch
 	opOwner
+	opFound
 )
 
 func (x *Index) record(kind, a, b uint64) {

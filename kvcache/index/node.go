@@ -34,6 +34,7 @@ type node struct {
 	doomed     bool  // the L2 numbers go when the operation that uses them ends
 	live       bool
 	owner      uint16 // see SetOwner
+	found      uint32 // see NoteFound
 }
 
 func (n *node) isRoot() bool { return n.pages == 0 }

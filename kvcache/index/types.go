@@ -145,6 +145,7 @@ type NodeInfo struct {
 	Scored bool    // has a score key of the present policy epoch
 	Awaits bool    // used under the score policy of the epoch and not yet scored
 	Owner  uint16  // whose request made it, as SetOwner noted
+	Found  uint32  // requests that found it, as NoteFound counted
 }
 
 // OpKind is the kind of an operation.

@@ -12,7 +12,7 @@ func (x *Index) Node(id NodeID) (info NodeInfo, ok bool) {
 		Parent: n.parent, Start: int(n.start), Pages: int(n.pages),
 		L1: n.state, L2: n.backed(), Load: n.load, Save: n.save,
 		Locks: int(n.locks), Clock: n.clock, Hits: n.hits, Scored: n.class == scored,
-		Awaits: n.class == awaiting, Owner: n.owner,
+		Awaits: n.class == awaiting, Owner: n.owner, Found: n.found,
 	}
 	if x.ops[n.load].ended {
 		info.Load = 0

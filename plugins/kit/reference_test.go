@@ -19,7 +19,7 @@ func TestReferenceIsTheHost(t *testing.T) {
 	const seed, runs = 11, 30
 	ctx := context.Background()
 	wasm := shipped(t)
-	config := standard.Config{Gate: "restore-gated", Reserve: "until-retired", Admit: "fifo-headroom"}.JSON()
+	config := standard.Config{Gate: "restore-gated", Reserve: "until-retired", Admit: "fifo-headroom", Score: "lfu"}.JSON()
 	o := kit.FuzzOptions{Options: kit.Options{Name: "standard", Config: config}, Runs: runs, Seed: seed}
 	res, err := layout(t).Fuzz(ctx, kit.Compiled(compile(t, wasm)), reference(t, wasm), o)
 	if err != nil {

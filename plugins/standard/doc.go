@@ -13,5 +13,5 @@
 // ones left out, as before the fix), none.
 // Admits: fifo-headroom (in order, with head-room for what is admitted; stops at the first that does not fit), greedy
 // (everything that is ready).
-// Scores: lru (the longest unused goes first), lfu (the least used goes first).
+// Scores: lru (the longest unused goes first), lfu (what the fewest requests found goes first).
 package standard

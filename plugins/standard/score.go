@@ -17,7 +17,7 @@ func lru(b guest.ScoreBatch) int32 {
 	return ok
 }
 
-// lfu evicts what was used least often, and of those what was used longest ago. Bits 40 to 62 of a key are the hits, up
+// lfu evicts what the fewest requests found, and of those what was used longest ago. Bits 40 to 62 of a key are the hits, up
 // to 2^23-1; bits 0 to 39 are the clock of the last use, up to 2^40-1. Beyond
 // either keys are equal, and the host orders those by the clock itself.
 func lfu(b guest.ScoreBatch) int32 {

@@ -326,7 +326,7 @@ func TestFixedPolicies(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if l := r.Policies(); len(l.Sets) != 1 || len(l.Sets[0].Hooks) != 3 || l.Sets[0].Hooks[0].Name != "restore-gated" {
+	if l := r.Policies(); len(l.Sets) != 1 || len(l.Sets[0].Hooks) != 4 || l.Sets[0].Hooks[0].Name != "restore-gated" {
 		t.Errorf("list %+v", l)
 	}
 }

@@ -438,6 +438,9 @@ func (s *Scheduler) admitNew(i int32, m index.Match, e *Effects) {
 		return
 	}
 	r.receipt, r.node, r.promise = rc, node, m.Pages
+	if s.cfg.Score {
+		s.keep(s.x.NoteFound(node))
+	}
 	n := ceilDiv(r.prompt, s.cfg.PageSize) - m.Pages
 	if free := s.x.Books(index.L1).Free; free < n {
 		s.x.Evict(index.L1, n-free)

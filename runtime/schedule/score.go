@@ -48,7 +48,7 @@ func (s *Scheduler) encodeScore() {
 func (s *Scheduler) putNode(b abi.Batch, i int, id index.NodeID) {
 	n, _ := s.x.Node(id)
 	p := s.cfg.PageSize
-	rec := abi.ScoreRecord{NodeKey: uint64(id), LastUse: n.Clock, Hits: uint32(min(n.Hits, 1<<32-1)),
+	rec := abi.ScoreRecord{NodeKey: uint64(id), LastUse: n.Clock, Hits: n.Found,
 		Tokens: uint32(n.Pages * p), DepthTokens: uint32(n.Start * p), Tenant: n.Owner}
 	if n.L2 {
 		rec.Flags |= abi.ScoreFlagBackedUp

@@ -830,7 +830,7 @@ impl ScoreRecord<'_> {
     pub fn last_use(&self) -> u64 {
         self.0.get64(8)
     }
-    /// uses since the node was made; saturates; replicated; zero: never used
+    /// admitted requests that found the node in the cache; the one that made it is not counted; saturates; replicated; zero: nobody has yet
     #[inline]
     pub fn hits(&self) -> u32 {
         self.0.get32(16)

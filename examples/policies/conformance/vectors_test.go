@@ -51,8 +51,8 @@ func TestBadTextIsRefused(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"before the first vector", "in ReqKey=1", "line 1"},
 		{"no quotes", "vector gate", "quotes"},
-		{"no hook", `vector "score one"`, "no hook"},
-		{"no such hook", `vector "gate one" score`, "no hook"},
+		{"no hook", `vector "sort one"`, "no hook"},
+		{"no such hook", `vector "gate one" sort`, "no hook"},
 		{"unknown word", "vector \"gate\"\noutput Vote=1", "unknown word"},
 		{"unknown field", "vector \"gate\"\nin Vote=1", `no field "Vote"`},
 		{"no number", "vector \"gate\"\nin RawPoll=success", "RawPoll"},

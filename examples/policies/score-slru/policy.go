@@ -1,5 +1,5 @@
-// Command score-slru is a score policy in Go: segmented LRU. Nodes used once are on probation and go before the protected
-// ones, which were used more often; within a segment the longest unused goes first. A scan of prompts that never come
+// Command score-slru is a score policy in Go: segmented LRU. Nodes that no request has found again are on probation and go
+// before the protected ones; within a segment the longest unused goes first. A scan of prompts that never come
 // again passes through probation and leaves the protected nodes alone.
 package main
 
@@ -22,12 +22,12 @@ func init() {
 	score.Register(p.score)
 }
 
-// defaultProtectAt is how many uses protect a node: making it is the first.
-const defaultProtectAt = 2
+// defaultProtectAt is how many requests must have found a node to protect it; the one that made it is not counted.
+const defaultProtectAt = 1
 
 type policy struct{ protectAt uint64 }
 
-// configure takes {"protect_at": USES}, at least 1.
+// configure takes {"protect_at": HITS}, at least 1.
 func (p *policy) configure(_ abi.HostInfo, config []byte) int32 {
 	return settings.Read(config, func(key string, value uint64) bool {
 		if key != "protect_at" || value == 0 || value > math.MaxUint32 {

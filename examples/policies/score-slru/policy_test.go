@@ -29,13 +29,13 @@ func TestSettings(t *testing.T) {
 		protectAt  uint64
 	}{
 		{"none", `{}`, abi.StatusOK, defaultProtectAt},
-		{"three uses", `{"protect_at":3}`, abi.StatusOK, 3},
-		{"no use", `{"protect_at":0}`, abi.StatusBadConfig, defaultProtectAt},
+		{"three hits", `{"protect_at":3}`, abi.StatusOK, 3},
+		{"no hit", `{"protect_at":0}`, abi.StatusBadConfig, defaultProtectAt},
 		{"an unknown key", `{"segments":3}`, abi.StatusBadConfig, defaultProtectAt},
 	} {
 		p := &policy{protectAt: defaultProtectAt}
 		if got := p.configure(abi.HostInfo{}, []byte(c.text)); got != int32(c.want) || p.protectAt != c.protectAt {
-			t.Errorf("%s: status %d, protected at %d uses; want %d and %d", c.name, got, p.protectAt, c.want, c.protectAt)
+			t.Errorf("%s: status %d, protected at %d hits; want %d and %d", c.name, got, p.protectAt, c.want, c.protectAt)
 		}
 	}
 }
