@@ -38,7 +38,7 @@ func newPolicyNewCommand(env *environment) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&language, "lang", "go", "one of "+strings.Join(kit.Languages(), ", "))
-	cmd.Flags().StringVar(&hook, "hook", "gate", "gate, reserve or admit")
+	cmd.Flags().StringVar(&hook, "hook", "gate", "gate, reserve, admit or score")
 	return cmd
 }
 
