@@ -19,6 +19,9 @@ func (s *Scheduler) encodeScore() {
 		return
 	}
 	if s.scoreNext == 0 {
+		if s.clock < s.scoreSince {
+			return // nothing was used since the last turn, which showed every node without a key
+		}
 		s.scoreTurn = s.clock + 1 // what is used from now on belongs to the next turn
 	}
 	s.scoreNodes, s.scoreNext = s.x.AppendUnscored(s.scoreNodes, s.scoreNext, s.scoreSince, ScoreWindow)

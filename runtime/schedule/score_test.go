@@ -4,13 +4,39 @@ import (
 	"testing"
 
 	"sluice/abi"
+	"sluice/abi/guest"
 	"sluice/kvcache/index"
+	"sluice/plugins/standard"
 )
 
 func scoreConfig(ranks, l1, l2 int) Config {
 	cfg := testConfig(ranks, 4, l1, l2)
 	cfg.Score = true
 	return cfg
+}
+
+// propose is proposal for the score batch, which the shipped lfu answers.
+func (g *group) propose(rank int, s *Scheduler) bool {
+	g.scores[rank] = nil
+	n := s.ScoreBatch()
+	if n == 0 {
+		return false
+	}
+	buf := make([]byte, abi.BatchSize(abi.Score, n, n))
+	b, err := abi.Begin(buf, abi.Score, s.Tick(), s.PolicyEpoch(), n, n)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	s.EncodeScore(b)
+	f, _ := standard.Score("lfu")
+	if status := guest.RunScore(f, buf); status != 0 {
+		g.t.Fatalf("lfu returned %d", status)
+	}
+	g.scores[rank] = b.Out
+	if g.score != nil {
+		g.scores[rank] = g.score(rank, b.Out, n)
+	}
+	return true
 }
 
 // nodes are those of rank 0's cache, by id.
