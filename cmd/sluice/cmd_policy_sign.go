@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/files"
 	"sluice/plugins/kit/signature"
 )
 
@@ -139,14 +140,4 @@ func publicKey(text string) (signature.PublicKey, error) {
 }
 
 // readText reads a small file.
-func readText(path string) ([]byte, error) {
-	const most = 1 << 26
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.IsDir() || st.Size() > most {
-		return nil, fmt.Errorf("%s is no text file of %d bytes or less", path, most)
-	}
-	return os.ReadFile(path)
-}
+func readText(path string) ([]byte, error) { return files.Read(path, 1<<26) }
