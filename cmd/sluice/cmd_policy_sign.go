@@ -11,6 +11,7 @@ import (
 
 	"sluice/internal/files"
 	"sluice/plugins/kit/signature"
+	"sluice/plugins/wasmbin"
 )
 
 func newPolicyKeygenCommand(env *environment) *cobra.Command {
@@ -68,6 +69,9 @@ func newPolicySignCommand(env *environment) *cobra.Command {
 			wasm, err := readModule(args[0])
 			if err != nil {
 				return err
+			}
+			if _, err := wasmbin.Decode(wasm); err != nil {
+				return usage(fmt.Errorf("%s is no policy to sign: %w", args[0], err))
 			}
 			out := args[0] + signature.Extension
 			if err := os.WriteFile(out, signature.Sign(key, wasm), 0o644); err != nil {
@@ -130,7 +134,7 @@ func publicKey(text string) (signature.PublicKey, error) {
 		return signature.PublicKey{}, fmt.Errorf("--key: %w; give the key as ed25519:..., or a file with it", err)
 	}
 	if whole, err := signature.ParseKey(b); err == nil {
-		return whole.Public(), nil
+		return signature.PublicKey{}, fmt.Errorf("--key %s holds a secret key, which no verifier should have; give its public half, %s", text, whole.Public())
 	}
 	key, err := signature.ParsePublic(string(b))
 	if err != nil {
