@@ -2,7 +2,8 @@
 // are well-formed.
 //
 // abi.json is the one source. "go run ./abi/gen" writes layout_gen.go (records and their codec), guest/layout_gen.go
-// (typed views for policies) and README.md (every field in words).
+// (typed views for policies), the layouts of the C, Rust, AssemblyScript and Zig SDKs in the folders of those names, and
+// README.md (every field in words).
 //
 // The package is pure: it imports nothing of this module, starts no goroutine, keeps no state and allocates nothing on
 // the path of a tick. A Batch is a set of views into bytes that the caller owns: guest memory, or a buffer of the host.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"sluice/abi"
 )
@@ -26,8 +27,9 @@ type Options struct {
 	Log         *slog.Logger // warnings at load; nil: dropped
 }
 
-// Host loads modules: each is compiled once, by one goroutine, and kept by its SHA-256 and its limit of memory until Close. It is safe for
-// concurrent use; what it makes is not.
+// Host loads modules: each is compiled once, by one goroutine, and found again by its SHA-256 and its limit of memory. What
+// only sets use is freed when the last of them is closed, but for the keptModules used last; what Compile returned is kept
+// until Close. It is safe for concurrent use; what it makes is not.
 type Host struct {
 	log      *slog.Logger
 	pages    uint32
@@ -36,8 +38,9 @@ type Host struct {
 	engine   func(e Engine, pages uint32) engine
 	prepare  func(wasm []byte, pages uint32) ([]byte, error) // verifies and meters
 
-	mu      sync.Mutex
-	modules map[moduleKey]*Module
+	mu       sync.Mutex // held while a module is compiled or freed
+	modules  map[moduleKey]*Module
+	releases atomic.Uint64 // of modules by their last users
 }
 
 type moduleKey struct {
@@ -72,17 +75,17 @@ func NewHost(o Options) *Host {
 }
 
 // Compile returns the module with these bytes; unless an earlier call did, it is verified, metered and compiled. A refusal
-// is a *Fault of class load_rejected, which wraps ErrRejected and names the rule and the fix.
+// is a *Fault of class load_rejected, which wraps ErrRejected and names the rule and the fix. The module stays until the
+// host is closed.
 func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
-	return h.compile(ctx, wasm, EngineCompiler, h.pages)
+	return h.kept(ctx, wasm, EngineCompiler, h.pages)
 }
 
 // compile is Compile for an engine and a limit of memory. One module with two limits is compiled twice: the limit is part
-// of what the verifier and the engine hold it to.
+// of what the verifier and the engine hold it to. The caller holds mu, and makes itself a user of the module before it
+// lets go of mu.
 func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32) (*Module, error) {
 	key := moduleKey{sha256.Sum256(wasm), e, pages}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.modules == nil {
 		return nil, errClosed
 	}
@@ -100,7 +103,7 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModule(p, key, h.fuel)
+	m, err := newModule(p, key, h.fuel, &h.releases)
 	if err != nil {
 		return nil, errors.Join(err, p.close(ctx))
 	}
@@ -129,6 +132,9 @@ type Module struct {
 	fuel    Fuel
 	hooks   [abi.Score + 1]bool
 
+	users    users
+	releases *atomic.Uint64 // of the host
+
 	mu      sync.Mutex
 	checked map[[sha256.Size]byte]bool // configurations whose vectors were run
 }
@@ -142,12 +148,12 @@ func (m *Module) Engine() Engine { return m.key.engine }
 // Has says whether the module exports the hook's entry point.
 func (m *Module) Has(h abi.Hook) bool { return int(h) < len(m.hooks) && m.hooks[h] }
 
-func newModule(p program, key moduleKey, fuel Fuel) (*Module, error) {
+func newModule(p program, key moduleKey, fuel Fuel, releases *atomic.Uint64) (*Module, error) {
 	s := p.surface()
 	if err := checkSurface(s); err != nil {
 		return nil, err
 	}
-	m := &Module{program: p, key: key, fuel: fuel, checked: map[[sha256.Size]byte]bool{}}
+	m := &Module{program: p, key: key, fuel: fuel, releases: releases, checked: map[[sha256.Size]byte]bool{}}
 	for _, h := range hooks() {
 		_, m.hooks[h] = s.exports[h.Export()]
 	}

@@ -46,7 +46,8 @@ type Instance struct {
 	size    uint32 // its bytes
 	most    uint32 // memory pages beyond which the instance is discarded
 	fuel    [abi.Score + 1]Fuel
-	spent   int64 // fuel of the last Call
+	spent   int64 // fuel of the Call of the batch begun last
+	closed  bool
 
 	hook    abi.Hook // of the batch begun last
 	n, nOut int
@@ -54,8 +55,17 @@ type Instance struct {
 }
 
 // Instantiate makes an instance: start function, _initialize, arenas, configure. info's Class and ConfigBytes are set
-// here. config is the policy's configuration, canonical JSON. Errors are *Fault of class load_rejected.
-func (m *Module) Instantiate(ctx context.Context, class abi.Class, info abi.HostInfo, config []byte) (*Instance, error) {
+// here. config is the policy's configuration, canonical JSON. Errors are *Fault of class load_rejected. The module is in
+// use until the instance is closed.
+func (m *Module) Instantiate(ctx context.Context, class abi.Class, info abi.HostInfo, config []byte) (_ *Instance, err error) {
+	if err := m.hold(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
 	mc, err := m.start(ctx)
 	if err != nil {
 		var t *trap
@@ -175,7 +185,7 @@ func (i *Instance) SetFuel(hook abi.Hook, f Fuel) {
 	}
 }
 
-// Spent is the fuel that the last Call spent.
+// Spent is the fuel that Call spent on the batch begun last; 0 before it is called.
 func (i *Instance) Spent() uint64 { return uint64(i.spent) }
 
 // Begin implements Caller. A batch that outgrows the arena makes it grow to twice what is needed.
@@ -185,6 +195,7 @@ func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Ba
 		return abi.Batch{}, fmt.Errorf("%s batch of %d records: %w", hook, n, abi.ErrBatchSize)
 	}
 	i.machine.setTick(tick)
+	i.spent = 0
 	if uint64(size) > uint64(i.size) {
 		if err := i.growTo(2*size, i.fuel[hook].budget(n)); err != nil {
 			f := &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: err.Error()}
@@ -285,4 +296,11 @@ func (i *Instance) memoryHash() [sha256.Size]byte {
 }
 
 // Close implements Caller.
-func (i *Instance) Close(ctx context.Context) error { return i.machine.close(ctx) }
+func (i *Instance) Close(ctx context.Context) error {
+	err := i.machine.close(ctx)
+	if !i.closed {
+		i.closed = true
+		i.module.release()
+	}
+	return err
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"sluice/internal/files"
 	signing "sluice/plugins/kit/signature"
 )
 
@@ -44,7 +45,7 @@ func (p Pin) check(wasm, sig []byte) error {
 // ReadSignature reads the signature file beside a module's file. It is an error that there is none.
 func ReadSignature(module string) ([]byte, error) {
 	path := module + signing.Extension
-	b, err := readRegular(path, maxSignatureBytes)
+	b, err := files.Read(path, maxSignatureBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the module's signature: %w; sign the module with sluice policy sign, and put the file beside it", err)
 	}

@@ -19,7 +19,12 @@ type Answer struct {
 	Status abi.Status
 	// Fault is how the policy failed this tick, nil if it did not. The answer is then the native policy's.
 	Fault *Fault
+	// Fuel is what the policy's own call spent; 0 where it was not called or is not metered.
+	Fuel uint64
 }
+
+// metered is a Caller that knows what its last call spent.
+type metered interface{ Spent() uint64 }
 
 // Stats counts what a runner did since it was made.
 type Stats struct {
@@ -129,6 +134,9 @@ func (r *Runner) Run(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (A
 	if c := r.caller(); c != nil {
 		status, err := r.ask(c, tick, epoch, n, nOut, encode)
 		a.Status = status
+		if m, ok := c.(metered); ok {
+			a.Fuel = m.Spent()
+		}
 		switch {
 		case err != nil:
 			a.Fault = r.failed(err)

@@ -49,6 +49,8 @@ type Set struct {
 
 	slots []*Slot
 	infos []Info
+	host  *Host
+	held  []*Module // in use until Close
 }
 
 // Runner is the hook's runner, nil for a number that is no hook.
@@ -69,12 +71,18 @@ func (s *Set) Runner(h abi.Hook) *Runner {
 // Infos describes the policies in the order in which the hooks run. The slice is the caller's.
 func (s *Set) Infos() []Info { return slices.Clone(s.infos) }
 
-// Close frees the set's instances.
+// Close frees the set's instances, and of the modules that no set uses all but the last used. It may wait for a module
+// that is being compiled.
 func (s *Set) Close(ctx context.Context) error {
 	var errs []error
 	for _, slot := range s.slots {
 		errs = append(errs, slot.Close(ctx))
 	}
+	for _, m := range s.held {
+		m.release()
+	}
+	s.held = nil
+	errs = append(errs, s.host.sweep(ctx))
 	return errors.Join(errs...)
 }
 
@@ -82,7 +90,7 @@ func (s *Set) Close(ctx context.Context) error {
 // the same on all ranks. Every module is tried on the load vectors first: a shipped policy must answer as its native
 // build does, any other module the same on both engines. A refusal is a *Fault that wraps ErrRejected.
 func (h *Host) NewSet(ctx context.Context, specs []Spec, info abi.HostInfo) (*Set, error) {
-	b := setBuilder{host: h, info: info, set: &Set{}, slots: map[slotKey]*Slot{}}
+	b := setBuilder{host: h, info: info, set: &Set{host: h}, slots: map[slotKey]*Slot{}}
 	if err := b.collect(specs); err != nil {
 		return nil, err
 	}
@@ -261,18 +269,20 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 	case pages > MaxMemoryPages:
 		return nil, nil, reject("memory_pages", "%d pages of memory are allowed, a memory has at most %d", pages, MaxMemoryPages)
 	}
-	m, err := b.host.compile(ctx, s.Module, EngineCompiler, pages)
+	m, err := b.host.held(ctx, s.Module, EngineCompiler, pages)
 	if err != nil {
 		return nil, nil, err
 	}
+	b.set.held = append(b.set.held, m)
 	if !m.Has(s.Hook) {
 		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s", s.Hook.Export(), s.Hook)
 	}
 	reference := func(ctx context.Context) (Caller, error) {
-		i, err := b.host.compile(ctx, s.Module, EngineInterpreter, pages)
+		i, err := b.host.held(ctx, s.Module, EngineInterpreter, pages)
 		if err != nil {
 			return nil, err
 		}
+		defer i.release()
 		return i.Instantiate(ctx, class, b.info, s.Config)
 	}
 	if err := m.agrees(ctx, class, b.info, s.Config, reference); err != nil {

@@ -34,7 +34,7 @@ func (h *Host) shippedFor(ctx context.Context, class abi.Class, c standard.Confi
 		return m, nil
 	}
 	h.log.Warn("the compiler does not give the shipped policies' answers, falling back to the interpreter", "error", err)
-	m, err = h.compile(ctx, []byte(shipped), EngineInterpreter, h.pages)
+	m, err = h.kept(ctx, []byte(shipped), EngineInterpreter, h.pages)
 	if err != nil {
 		return nil, err
 	}

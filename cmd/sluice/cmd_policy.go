@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"sluice"
 	"sluice/abi"
 	"sluice/internal/config"
+	"sluice/internal/files"
 	"sluice/internal/log"
 	"sluice/plugins"
 	"sluice/plugins/kit"
@@ -97,23 +97,14 @@ func (f *policyFile) read(path string) error {
 	return err
 }
 
-// mostFile bounds what is read of any file: more than a module or a record of an hour has.
-const mostFile = 1 << 30
+// mostModule bounds what is read of a policy's file, far above what any policy has.
+const mostModule = 1 << 27
 
 // readModule reads a module file.
 func readModule(path string) ([]byte, error) {
-	st, err := os.Stat(path)
-	switch {
-	case err == nil && st.IsDir():
-		return nil, usage(fmt.Errorf("%s is a folder; name the .wasm file in it, which sluice policy build makes", path))
-	case err == nil && st.Size() > mostFile:
-		return nil, usage(fmt.Errorf("%s has %d bytes; no policy is that large", path, st.Size()))
-	case err != nil:
-		return nil, usage(fmt.Errorf("read the policy: %w; name a .wasm file, which sluice policy build makes", err))
-	}
-	wasm, err := os.ReadFile(path)
+	wasm, err := files.Read(path, mostModule)
 	if err != nil {
-		return nil, usage(fmt.Errorf("read the policy: %w", err))
+		return nil, usage(fmt.Errorf("read the policy: %w; name a .wasm file, which sluice policy build makes", err))
 	}
 	return wasm, nil
 }

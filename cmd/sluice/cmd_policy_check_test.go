@@ -115,6 +115,7 @@ func TestPolicyCheckInputErrors(t *testing.T) {
 		{"no runs", []string{"check", "--runs", "0", wasm}, exitUsage, "--runs 0"},
 		{"no patience", []string{"check", "--patience", "0", wasm}, exitUsage, "--patience 0"},
 		{"a hook it lacks", []string{"check", "--hook", "admit", wasm}, exitUsage, "does not export sluice_admit_v1"},
+		{"a device", []string{"check", "/dev/zero"}, exitUsage, "/dev/zero is no regular file"},
 		{"a configuration that is none", []string{"check", "--policy-config", "[1]", wasm}, exitUsage, "--policy-config is no JSON object"},
 		{"nothing", nil, exitUsage, "policy needs a command: abi, bench, build"},
 		{"an unknown command", []string{"chek"}, exitUsage, `policy has no command "chek"`},
@@ -136,7 +137,7 @@ func TestPolicyCheckRefusals(t *testing.T) {
 		want string
 	}{
 		"no module": {[]byte("hello"), "load_rejected{not_wasm}"},
-		"empty":     {nil, "load_rejected{not_wasm}"},
+		"one byte":  {[]byte{0}, "load_rejected{not_wasm}"},
 		"cut":       {good[:len(good)-2], "load_rejected{not_wasm}"},
 		"no hook":   {kittest.Module(), "load_rejected{export}"},
 		"a need":    {kittest.Module(kittest.Export{Name: "sluice_gate_v1", Body: kittest.Const(0)}, kittest.Export{Name: "sluice_need_warp", Body: kittest.Const(0)}), "load_rejected{need}"},

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/files"
 	"sluice/plugins"
 	"sluice/plugins/kit"
 )
@@ -38,8 +38,8 @@ func newPolicyReplayCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-func replayBatches(ctx context.Context, env *environment, host *plugins.Host, path string, files []*policyFile) (err error) {
-	in, err := os.Open(path)
+func replayBatches(ctx context.Context, env *environment, host *plugins.Host, path string, policies []*policyFile) (err error) {
+	in, err := files.Open(path)
 	if err != nil {
 		return usage(fmt.Errorf("read the batches: %w", err))
 	}
@@ -49,14 +49,14 @@ func replayBatches(ctx context.Context, env *environment, host *plugins.Host, pa
 		return usage(fmt.Errorf("%s: %w", path, err))
 	}
 	var openers [2]kit.Opener
-	for i, f := range files {
+	for i, f := range policies {
 		m, err := host.Compile(ctx, f.wasm)
 		if err != nil {
 			return f.refused(err)
 		}
 		openers[i] = func() (*kit.Policy, error) { return kit.Open(ctx, kit.Compiled(m), f.options()) }
 	}
-	layout := files[0].layout
+	layout := policies[0].layout
 	res, err := layout.Replay(ctx, r, openers[0], openers[1])
 	if err != nil {
 		if errors.Is(err, kit.ErrRecord) || errors.Is(err, plugins.ErrRejected) {
@@ -64,7 +64,7 @@ func replayBatches(ctx context.Context, env *environment, host *plugins.Host, pa
 		}
 		return err
 	}
-	return reportReplay(env, path, files, &res)
+	return reportReplay(env, path, policies, &res)
 }
 
 func reportReplay(env *environment, path string, files []*policyFile, res *kit.ReplayResult) error {

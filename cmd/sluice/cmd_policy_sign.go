@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/files"
 	"sluice/plugins/kit/signature"
+	"sluice/plugins/wasmbin"
 )
 
 func newPolicyKeygenCommand(env *environment) *cobra.Command {
@@ -67,6 +69,9 @@ func newPolicySignCommand(env *environment) *cobra.Command {
 			wasm, err := readModule(args[0])
 			if err != nil {
 				return err
+			}
+			if _, err := wasmbin.Decode(wasm); err != nil {
+				return usage(fmt.Errorf("%s is no policy to sign: %w", args[0], err))
 			}
 			out := args[0] + signature.Extension
 			if err := os.WriteFile(out, signature.Sign(key, wasm), 0o644); err != nil {
@@ -129,7 +134,7 @@ func publicKey(text string) (signature.PublicKey, error) {
 		return signature.PublicKey{}, fmt.Errorf("--key: %w; give the key as ed25519:..., or a file with it", err)
 	}
 	if whole, err := signature.ParseKey(b); err == nil {
-		return whole.Public(), nil
+		return signature.PublicKey{}, fmt.Errorf("--key %s holds a secret key, which no verifier should have; give its public half, %s", text, whole.Public())
 	}
 	key, err := signature.ParsePublic(string(b))
 	if err != nil {
@@ -139,14 +144,4 @@ func publicKey(text string) (signature.PublicKey, error) {
 }
 
 // readText reads a small file.
-func readText(path string) ([]byte, error) {
-	const most = 1 << 26
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.IsDir() || st.Size() > most {
-		return nil, fmt.Errorf("%s is no text file of %d bytes or less", path, most)
-	}
-	return os.ReadFile(path)
-}
+func readText(path string) ([]byte, error) { return files.Read(path, 1<<26) }

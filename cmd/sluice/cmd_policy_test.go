@@ -274,8 +274,16 @@ func TestPolicySignAndVerify(t *testing.T) {
 		t.Errorf("unsigned: %s", errs)
 	}
 	policyRun(t, exitOK, "sign", "--key", key, wasm)
-	for _, k := range []string{public, key} {
-		wantAll(t, first(policyRun(t, exitOK, "verify", "--key", k, wasm)), "signed by "+public)
+	wantAll(t, first(policyRun(t, exitOK, "verify", "--key", public, wasm)), "signed by "+public)
+	if _, errs := policyRun(t, exitUsage, "verify", "--key", key, wasm); !strings.Contains(errs, "secret key") {
+		t.Errorf("the secret key as a trusted one: %s", errs)
+	}
+	text := filepath.Join(dir, "text.wasm")
+	if err := os.WriteFile(text, []byte("no module"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := policyRun(t, exitUsage, "sign", "--key", key, text); !strings.Contains(errs, "no policy to sign") {
+		t.Errorf("signing what is no module: %s", errs)
 	}
 	other := filepath.Join(dir, "other")
 	stranger, _ := policyRun(t, exitOK, "keygen", other)

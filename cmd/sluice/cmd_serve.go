@@ -22,6 +22,8 @@ import (
 	"sluice/internal/log"
 	"sluice/internal/metrics"
 	"sluice/plugins"
+	"sluice/plugins/kit"
+	"sluice/runtime/rank"
 	"sluice/runtime/router"
 	"sluice/runtime/server"
 )
@@ -30,6 +32,7 @@ import (
 const stopLimit = 10 * time.Second
 
 func newServeCommand(env *environment) *cobra.Command {
+	var record string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve prompts over HTTP: a router, one prefill and one decode instance in this process",
@@ -46,11 +49,12 @@ func newServeCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("read --config: %w", err)
 			}
-			return serve(c.Context(), env, cfg, serveHooks{hangup: hangup, configFile: file,
+			return serve(c.Context(), env, cfg, serveHooks{hangup: hangup, configFile: file, record: record,
 				reload: func() (*config.Config, error) { return loadConfig(c, env) }})
 		},
 	}
 	addConfigFlags(cmd)
+	cmd.Flags().StringVar(&record, "record", "", "write what the policies of every rank are shown and answer to `FILE`, a new one, for policy replay")
 	return cmd
 }
 
@@ -59,6 +63,7 @@ type serveHooks struct {
 	hangup     <-chan os.Signal               // the configuration is to be read again; nil: never
 	reload     func() (*config.Config, error) // reads it
 	configFile string                         // of --config; "": none
+	record     string                         // of --record; "": nothing is recorded
 	poll       time.Duration                  // between two looks at the modules' files; 0: pollModules
 
 	local   func(*router.LocalOptions)               // changes what the instances are built with
@@ -90,6 +95,14 @@ func serve(ctx context.Context, env *environment, cfg *config.Config, hooks serv
 	}
 	reg := metrics.New()
 	opts := router.LocalOptions{Config: cfg, Clock: env.clock, Logger: logger, Registry: reg, Plugins: host}
+	if hooks.record != "" {
+		var recording *kit.Recording
+		if recording, err = startRecord(hooks.record, cfg.Decode.Ranks, reg, logger); err != nil {
+			return usage(fmt.Errorf("start: --record %s: %w", hooks.record, err))
+		}
+		defer func() { err = errors.Join(err, recording.Close()) }() // after the ranks have ended
+		opts.Recorder = func(r int) rank.Recorder { return recording.Rank(r) }
+	}
 	if hooks.local != nil {
 		hooks.local(&opts)
 	}

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sluice"
 	"sluice/internal/config"
+	"sluice/internal/files"
 )
 
 // embeddedName is how messages name the configuration that the binary carries.
@@ -68,7 +68,7 @@ func loadConfig(cmd *cobra.Command, env *environment) (*config.Config, error) {
 
 // readConfigFile reads a little more than the loader accepts, so that a device file ends with its error and not never.
 func readConfigFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := files.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w; name a readable TOML file with --config", err)
 	}

@@ -55,7 +55,7 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		{"group alone", []string{"config"}, "sluice: config needs a command: check, print or default"},
 		{"unknown in a group", []string{"config", "chek"}, `sluice: config has no command "chek"; use check, print or default`},
 		{"no file", []string{"config", "check", "--config", "/does/not/exist"}, "sluice: read the configuration: open /does/not/exist: no such file or directory; name a readable TOML file with --config"},
-		{"folder as a file", []string{"config", "check", "--config", "/"}, "sluice: read the configuration: read /: is a directory; name a readable TOML file with --config"},
+		{"folder as a file", []string{"config", "check", "--config", "/"}, "sluice: read the configuration: / is a folder; name a readable TOML file with --config"},
 		{"empty file name", []string{"config", "check", "--config="}, "sluice: read the configuration: open : no such file or directory; name a readable TOML file with --config"},
 	}
 	for _, c := range cases {

@@ -67,6 +67,12 @@ func nativeFlags() map[string]string {
 // startServe starts a server with nativeFlags and more, and waits until it says that it is ready.
 func startServe(t *testing.T, flags map[string]string, local func(*router.LocalOptions)) *served {
 	t.Helper()
+	return startRecorded(t, "", flags, local)
+}
+
+// startRecorded is startServe with --record; "" is without.
+func startRecorded(t *testing.T, record string, flags map[string]string, local func(*router.LocalOptions)) *served {
+	t.Helper()
 	all := nativeFlags()
 	all["plugins.cache_dir"] = filepath.Join(t.TempDir(), "cache")
 	for k, v := range flags {
@@ -83,6 +89,7 @@ func startServe(t *testing.T, flags map[string]string, local func(*router.LocalO
 	started := make(chan string, 1)
 	env := &environment{stdin: strings.NewReader(""), stdout: s.stdout, stderr: s.stderr, clock: clock.NewReal()}
 	hooks := serveHooks{
+		record: record,
 		local: func(o *router.LocalOptions) {
 			o.Pace = 50 * time.Microsecond
 			if local != nil {

@@ -346,6 +346,11 @@ func TestServePortInUse(t *testing.T) {
 	}
 }
 
+// nativeArgs is a command line of policies that need no compiling.
+func nativeArgs() []string {
+	return []string{"--http.port", "0", "--policy.gate.engine", "native", "--policy.reserve.engine", "native", "--policy.admit.engine", "native"}
+}
+
 func TestServeRefusesItsInput(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -355,7 +360,9 @@ func TestServeRefusesItsInput(t *testing.T) {
 		{"misspelt key", []string{"--config", writeFile(t, "[decode]\npage_sise = 64\n")}, "did you mean decode.page_size?"},
 		{"no module", []string{"--http.port", "0", "--policy.gate.path", "/does/not/exist.wasm"}, "policy.gate.path: open /does/not/exist.wasm"},
 		{"not a module", []string{"--http.port", "0", "--policy.gate.path", writeFile(t, "not wasm")}, "gate"},
-		{"shards", []string{"--http.port", "0", "--prefill.tp", "3", "--policy.gate.engine", "native", "--policy.reserve.engine", "native", "--policy.admit.engine", "native"}, "prefill.tp is 3"},
+		{"shards", append(nativeArgs(), "--prefill.tp", "3"), "prefill.tp is 3"},
+		{"no folder to record in", append(nativeArgs(), "--record", writeFile(t, "")+"/x"), "start: --record "},
+		{"a record of another run", append(nativeArgs(), "--record", writeFile(t, "[decode]\n")), "holds 9 bytes; name a new one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			environ := []string{"HOME=" + t.TempDir()}

@@ -266,7 +266,7 @@ func (r *Recorder) Run(runner *plugins.Runner, tick, epoch uint64, n, nOut int, 
 	if a.Fault != nil {
 		fault = a.Fault.Class.String()
 	}
-	r.Output(Frame{Tick: tick, Hook: runner.Hook(), Native: a.Native, Fault: fault, Status: a.Status, Answer: a.Batch.Out})
+	r.Output(Frame{Tick: tick, Hook: runner.Hook(), Native: a.Native, Fault: fault, Status: a.Status, Fuel: a.Fuel, Answer: a.Batch.Out})
 	return a, nil
 }
 

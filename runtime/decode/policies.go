@@ -23,6 +23,9 @@ type PolicyOptions struct {
 	Specs []plugins.Spec // at the start
 	// Deadline is how long the ranks may take to switch, on the instance's clock. 0: 10 s.
 	Deadline time.Duration
+	// Recorder is what takes down the answers of a rank's policies, the same for all sets that the rank has one after the
+	// other. nil: nothing is recorded.
+	Recorder func(rank int) rank.Recorder
 }
 
 // Bounds of what is kept beside the policies in use and their predecessors.
@@ -139,7 +142,11 @@ func (p *policies) build(ctx context.Context, specs []plugins.Spec) ([]*rank.Pol
 			p.free(ranks)
 			return nil, nil, err
 		}
-		ranks = append(ranks, rank.NewPolicies(set, p.in.o.Logger.With("rank", r)))
+		k := rank.NewPolicies(set, p.in.o.Logger.With("rank", r))
+		if p.o.Recorder != nil {
+			k.Record(p.o.Recorder(r))
+		}
+		ranks = append(ranks, k)
 	}
 	return ranks, ranks[0].Set().Infos(), nil
 }

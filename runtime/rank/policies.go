@@ -30,6 +30,20 @@ func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
 	return p
 }
 
+// Recorder runs a rank's runners and takes down what they are shown and answer. The goroutine of the rank uses it; it must
+// wait for nothing.
+type Recorder interface {
+	// Run is the runner's Run.
+	Run(r *plugins.Runner, tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (plugins.Answer, error)
+}
+
+// Record has every answer from here on taken down; nil: none. The owner of the policies calls it.
+func (p *Policies) Record(to Recorder) {
+	for i := range p.hooks {
+		p.hooks[i].to = to
+	}
+}
+
 // Hooks are the hooks for Options.
 func (p *Policies) Hooks() Hooks {
 	h := Hooks{Gate: &p.hooks[0], Reserve: &p.hooks[1], Admit: &p.hooks[2]}
@@ -69,14 +83,21 @@ func (p *Policies) Refresh(ctx context.Context) error {
 type runner struct {
 	r          *plugins.Runner
 	log        *slog.Logger
-	generation uint64 // in use, or wanted while none is
+	to         Recorder // nil: nothing is recorded
+	generation uint64   // in use, or wanted while none is
 }
 
 func (h *runner) Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (abi.Batch, bool) {
 	// The scheduler asks a replicated hook only from the tick on in which every rank has its instance ready, so
 	// all ranks put it in use here in the same tick.
 	h.r.Install()
-	a, err := h.r.Run(tick, epoch, n, nOut, encode)
+	var a plugins.Answer
+	var err error
+	if h.to == nil {
+		a, err = h.r.Run(tick, epoch, n, nOut, encode)
+	} else {
+		a, err = h.to.Run(h.r, tick, epoch, n, nOut, encode)
+	}
 	if err != nil {
 		h.log.Error("a policy batch could not be answered", "hook", h.r.Hook().String(), "tick", tick, "error", err)
 		return abi.Batch{}, false

@@ -20,6 +20,7 @@ import (
 	"sluice/plugins/standard"
 	"sluice/runtime/decode"
 	"sluice/runtime/model"
+	"sluice/runtime/rank"
 	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 	"sluice/runtime/transfer"
@@ -45,6 +46,8 @@ type LocalOptions struct {
 
 	Pace           time.Duration // least time between two ticks; 0: DefaultPace
 	PolicyDeadline time.Duration // for the ranks to switch policies; 0: decode's own
+
+	Recorder func(rank int) rank.Recorder // see decode.PolicyOptions; nil: nothing is recorded
 
 	// For tests: the pace and faults of the prefill peer, what runs before each tick (see decode.Options), and
 	// each rank's device once its arenas exist.
@@ -82,7 +85,7 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	d, m := &o.Config.Decode, &o.Config.Model
 	l.decode, err = decode.New(decode.Options{
 		Schedule: l.sched, Form: l.form,
-		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: hostInfo(o.Config)},
+		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: hostInfo(o.Config), Recorder: o.Recorder},
 		Clock:    o.Clock, Logger: o.Logger, Registry: o.Registry,
 		Deadline: d.ExchangeDeadline, IdleTick: d.IdleTick, Pace: o.Pace,
 		MaxQueue: o.Config.HTTP.MaxQueue, MaxRequestTokens: d.MaxTokensPerRequest, VocabSize: m.VocabSize,
