@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -293,7 +294,7 @@ func TestTrapsLeaveNothingBehind(t *testing.T) {
 		}
 	}
 	fail(100)
-	goroutines, mappings, peak := runtime.NumGoroutine(), countMappings(t), watchMemory(t)
+	goroutines, mappings, live := runtime.NumGoroutine(), countMappings(t), liveBytes()
 	fail(10_000)
 	if n := runtime.NumGoroutine(); n > goroutines {
 		t.Errorf("%d goroutines, %d before", n, goroutines)
@@ -302,9 +303,21 @@ func TestTrapsLeaveNothingBehind(t *testing.T) {
 	if n := countMappings(t); n > mappings+50 {
 		t.Errorf("%d mappings, %d before", n, mappings)
 	}
-	if grown := peak(); grown > 4<<20 {
-		t.Errorf("the process grew by %d bytes", grown)
+	// What is live, not the process's peak: when the collector runs is no leak. A hundred bytes
+	// kept per trap would be seen.
+	if grown := liveBytes() - live; grown > 1<<20 {
+		t.Errorf("%d more bytes are live", grown)
 	}
+}
+
+// liveBytes is how much of the heap is reachable, pages the engine took from it included.
+func liveBytes() int64 {
+	var m runtime.MemStats
+	// The second collection frees what the finalizers of the first let go.
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // countMappings is how many pieces of address space the process has, 0 where the system does not say.
@@ -353,26 +366,37 @@ func sameAsText(t *testing.T, wat string, wasm []byte) {
 	}
 }
 
-// run loads the module and, where it loads, calls it until it was discarded and made afresh twice.
+// run takes the module through its life and holds the process's growth against what its memory may be. The rest of the
+// process can only add to a growth, so the least of a few lives is the nearest to the module's own.
 func (h hostile) run(t *testing.T) {
+	t.Helper()
+	const lives = 3
+	most, least := int64(hostilePages<<16+2<<20), int64(math.MaxInt64)
+	for range lives {
+		if least = min(least, h.live(t)); least <= most {
+			return
+		}
+	}
+	t.Errorf("the process grew by %d bytes in the best of %d lives, at most %d are allowed", least, lives, most)
+}
+
+// live loads the module and, where it loads, calls it until it was discarded and made afresh twice, and says by how much
+// the process grew meanwhile, in bytes.
+func (h hostile) live(t *testing.T) (grown int64) {
 	t.Helper()
 	ctx := context.Background()
 	host := plugins.NewHost(plugins.Options{MemoryPages: hostilePages, Fuel: plugins.Fuel{Base: hostileFuel}})
 	defer closing(t, host.Close)
 	warm(t, host)
 	peak := watchMemory(t)
-	defer func() {
-		if grown, most := peak(), int64(hostilePages<<16+2<<20); grown > most {
-			t.Errorf("the process grew by %d bytes, at most %d are allowed", grown, most)
-		}
-	}()
+	defer func() { grown = peak() }()
 	set, err := host.NewSet(ctx, []plugins.Spec{{Hook: abi.Gate, Module: h.wasm, Name: h.name}}, abi.HostInfo{})
 	if h.rule != "" {
 		if err == nil {
 			closing(t, set.Close)
 		}
 		wantRefusal(t, err, h.rule, append(h.words, h.name)...)
-		return
+		return grown
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -398,6 +422,7 @@ func (h hostile) run(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return grown
 }
 
 // call is one tick. Where the policy fails the answer is the native one.
