@@ -208,9 +208,6 @@ func (r *RecordReader) decode(f *Frame) error {
 	return nil
 }
 
-// Frames is how many frames were read.
-func (r *RecordReader) Frames() int { return r.frames }
-
 func (r *RecordReader) at(err error) error {
 	return fmt.Errorf("frame %d at byte %d: %w", r.frames, r.offset, err)
 }
