@@ -145,7 +145,7 @@ func (l *Layout) drawExactly(r *rand.Rand, h *HookLayout, n int) drawn {
 	if f, ok := h.Globals.field(candidates); ok {
 		f.put(d.globals, uint64(n))
 	}
-	d.nOut = h.outs(n, d.globals)
+	d.nOut = h.Outs(n, d.globals)
 	return d
 }
 

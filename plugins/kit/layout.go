@@ -219,8 +219,8 @@ func (r *Record) field(name string) (Field, bool) {
 // candidates is the globals field that says how many records are answered, where a hook has one.
 const candidates = "Candidates"
 
-// outs is how many output records a batch with these globals has.
-func (h *HookLayout) outs(n int, globals []byte) int {
+// Outs is how many output records a batch of n input records with these globals has.
+func (h *HookLayout) Outs(n int, globals []byte) int {
 	c := n
 	if f, ok := h.Globals.field(candidates); ok {
 		c = int(min(f.get(globals), abi.MaxRecords+1))

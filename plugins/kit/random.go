@@ -29,7 +29,7 @@ func (l *Layout) draw(r *rand.Rand, h *HookLayout, most int) drawn {
 	if f, ok := h.Globals.field(candidates); ok {
 		f.put(d.globals, uint64(r.IntN(d.n+1)))
 	}
-	d.nOut = h.outs(d.n, d.globals)
+	d.nOut = h.Outs(d.n, d.globals)
 	return d
 }
 

@@ -232,7 +232,7 @@ func openInput(h *HookLayout, f *Frame) (input, error) {
 	for i := range d.n {
 		copy(d.in[i*h.In.Size:(i+1)*h.In.Size], records[i*int(hd.InStride):(i+1)*int(hd.InStride)])
 	}
-	d.nOut = h.outs(d.n, d.globals)
+	d.nOut = h.Outs(d.n, d.globals)
 	if c, ok := h.Globals.field(candidates); ok && c.get(d.globals) > uint64(d.n) {
 		return bad("%d candidates of %d records", c.get(d.globals), d.n)
 	}

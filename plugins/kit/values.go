@@ -120,6 +120,11 @@ func (l *Layout) format(r *Record, rec []byte) string {
 	return strings.Join(words, " ")
 }
 
+// ParseRecord is a record's bytes from the text of its fields, Field=value with spaces between; those not named are zero.
+func (l *Layout) ParseRecord(r *Record, text string) ([]byte, error) {
+	return l.parse(r, strings.Fields(text))
+}
+
 // parse reads the fields of a record; those not named are zero.
 func (l *Layout) parse(r *Record, words []string) ([]byte, error) {
 	rec := make([]byte, r.Size)

@@ -217,7 +217,7 @@ func (p *vectorParser) end() error {
 			return fmt.Errorf("vector %q has %d candidates and %d input records", v.Name, c, v.N)
 		}
 	}
-	v.NOut = v.Hook.outs(v.N, v.Globals)
+	v.NOut = v.Hook.Outs(v.N, v.Globals)
 	if v.Declined || v.Fault != "" {
 		if v.outGiven > 0 || v.Declined && v.Fault != "" {
 			return fmt.Errorf("vector %q expects two things at once: out records, declined and fault exclude each other", v.Name)

@@ -12,7 +12,7 @@
 //	out Verdict=1 Order=0
 //
 // The hook stands behind the name, or in the golden files is the first word of it. Fields have the names of abi/README.md,
-// numbers as values, and are zero where they are left out; a record may also stand as its bytes in hex. A line "policy NAME"
+// numbers or names as values, and are zero where they are left out; a record may also stand as its bytes in hex. A line "policy NAME"
 // begins the answers of one of several policies. An admit batch has as many candidates as answers.
 //
 // An example tests its native build so:
@@ -21,5 +21,6 @@
 //	...
 //	err = conformance.Run(plugins.NewNative(plugins.NativePolicy{Admit: p.admit}), vs, "")
 //
-// The package imports abi and plugins and keeps no state.
+// The package imports abi, plugins, plugins/kit (whose records and values these are) and the embedded description; it keeps
+// no state.
 package conformance

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"sluice/abi"
 	"sluice/plugins"
@@ -57,25 +58,11 @@ func Answer(c plugins.Caller, tick uint64, v *Vector) ([]byte, error) {
 	return bytes.Clone(b.Out), nil
 }
 
-// difference names the first record that differs, decoded.
+// difference names the first records that differ, field by field.
 func difference(v *Vector, got, want []byte) error {
-	size := stride(v.Hook, "out")
-	for i := 0; i < len(want) && i < len(got); i += size {
-		if g, w := got[i:i+size], want[i:i+size]; !bytes.Equal(g, w) {
-			return fmt.Errorf("%w: record %d is %s, want %s", ErrAnswer, i/size, decode(v.Hook, g), decode(v.Hook, w))
-		}
+	if len(got) != len(want) {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrAnswer, len(got), len(want))
 	}
-	return fmt.Errorf("%w: %d bytes, want %d", ErrAnswer, len(got), len(want))
-}
-
-func decode(hook abi.Hook, b []byte) string {
-	switch hook {
-	case abi.Gate:
-		return fmt.Sprintf("%+v", abi.GetGateOut(b))
-	case abi.Reserve:
-		return fmt.Sprintf("%+v", abi.GetReserveOut(b))
-	case abi.Score:
-		return fmt.Sprintf("%+v", abi.GetScoreOut(b))
-	}
-	return fmt.Sprintf("%+v", abi.GetAdmitOut(b))
+	lines := v.layout.Diff(&v.records, got, want, [2]string{"is", "want"}, 3)
+	return fmt.Errorf("%w: %s", ErrAnswer, strings.Join(lines, "; "))
 }

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 
+	"sluice"
 	"sluice/abi"
+	"sluice/plugins/kit"
 )
 
 // ErrText is what every refused file of vectors wraps.
@@ -24,19 +25,16 @@ type Vector struct {
 	Globals []byte            // the globals, of this version's size
 	In      []byte            // the input records, at this version's stride
 	Out     map[string][]byte // the output records by policy, at this version's stride; "" where no policy is named
+
+	records kit.HookLayout
+	layout  *kit.Layout
 }
 
 // N is the number of input records.
-func (v *Vector) N() int { return len(v.In) / stride(v.Hook, "in") }
+func (v *Vector) N() int { return len(v.In) / v.records.In.Size }
 
 // Outs is the number of output records.
-func (v *Vector) Outs() int {
-	n := v.N()
-	if v.Hook == abi.Admit {
-		n = int(abi.GetAdmitGlobals(v.Globals).Candidates)
-	}
-	return abi.Outs(v.Hook, v.N(), n)
-}
+func (v *Vector) Outs() int { return v.records.Outs(v.N(), v.Globals) }
 
 // Encode writes globals and inputs into a batch that was begun with N and Outs.
 func (v *Vector) Encode(b abi.Batch) {
@@ -59,7 +57,15 @@ func Read(path string) ([]Vector, error) {
 
 // Parse reads vectors; see the package for the form. Errors wrap ErrText and name the line.
 func Parse(r io.Reader) ([]Vector, error) {
-	p := parser{lines: bufio.NewScanner(r)}
+	description, err := sluice.SDK.ReadFile("abi/abi.json")
+	if err != nil {
+		return nil, err
+	}
+	layout, err := kit.ParseLayout(description)
+	if err != nil {
+		return nil, err
+	}
+	p := parser{lines: bufio.NewScanner(r), layout: layout}
 	for at := 1; p.lines.Scan(); at++ {
 		if err := p.line(strings.TrimSpace(p.lines.Text())); err != nil {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrText, at, err)
@@ -78,6 +84,7 @@ type parser struct {
 	lines   *bufio.Scanner
 	vectors []Vector
 	policy  string
+	layout  *kit.Layout
 }
 
 func (p *parser) line(text string) error {
@@ -120,14 +127,16 @@ func (p *parser) begin(rest string) error {
 	if hook == "" || strings.Contains(hook, "=") {
 		hook, _, _ = strings.Cut(name, " ")
 	}
-	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
-		if h.String() == hook {
-			p.vectors = append(p.vectors, Vector{Name: name, Hook: h, Globals: make([]byte, stride(h, "globals")), Out: map[string][]byte{}})
-			p.policy = ""
-			return nil
-		}
+	records, err := p.layout.HookNamed(hook)
+	if err != nil {
+		return fmt.Errorf("vector %q: %w", name, err)
 	}
-	return fmt.Errorf("vector %q is of no hook: %q; hooks are gate, reserve, admit and score", name, hook)
+	p.vectors = append(p.vectors, Vector{
+		Name: name, Hook: records.Hook, Globals: make([]byte, records.Globals.Size), Out: map[string][]byte{},
+		records: records, layout: p.layout,
+	})
+	p.policy = ""
+	return nil
 }
 
 // end closes the last vector: the number of answers must be what the batch asks for.
@@ -136,7 +145,7 @@ func (p *parser) end() error {
 		return nil
 	}
 	v := &p.vectors[len(p.vectors)-1]
-	size := stride(v.Hook, "out")
+	size := v.records.Out.Size
 	if len(v.Out) == 0 {
 		v.Out[""] = nil
 	}
@@ -154,7 +163,8 @@ func (p *parser) end() error {
 }
 
 func (p *parser) record(v *Vector, role, text string) error {
-	b, err := encode(v.Hook, role, text)
+	r := map[string]*kit.Record{"globals": &v.records.Globals, "in": &v.records.In, "out": &v.records.Out}[role]
+	b, err := p.encode(r, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", role, err)
 	}
@@ -169,85 +179,14 @@ func (p *parser) record(v *Vector, role, text string) error {
 	return nil
 }
 
-// encode makes a record's bytes of NAME=VALUE fields, or of hex.
-func encode(hook abi.Hook, role, text string) ([]byte, error) {
-	size := stride(hook, role)
-	if text != "" && !strings.Contains(text, "=") {
-		b, err := hex.DecodeString(text)
-		if err == nil && len(b) != size {
-			err = fmt.Errorf("%d bytes, a %s record has %d", len(b), hook, size)
-		}
-		return b, err
+// encode makes a record's bytes of fields, or of hex.
+func (p *parser) encode(r *kit.Record, text string) ([]byte, error) {
+	if text == "" || strings.Contains(text, "=") {
+		return p.layout.ParseRecord(r, text)
 	}
-	record, put := layout(hook, role)
-	for _, f := range strings.Fields(text) {
-		name, digits, _ := strings.Cut(f, "=")
-		value, err := strconv.ParseUint(digits, 0, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		field := record.Elem().FieldByName(name)
-		if !field.IsValid() {
-			return nil, fmt.Errorf("%s has no field %q", record.Elem().Type(), name)
-		}
-		if field.OverflowUint(value) {
-			return nil, fmt.Errorf("%s=%d does not fit its %d bits", name, value, field.Type().Bits())
-		}
-		field.SetUint(value)
+	b, err := hex.DecodeString(text)
+	if err == nil && len(b) != r.Size {
+		err = fmt.Errorf("%d bytes, a %s record has %d", len(b), r.Name, r.Size)
 	}
-	b := make([]byte, size)
-	put(b)
-	return b, nil
-}
-
-// layout is an empty record and the function that encodes it.
-func layout(hook abi.Hook, role string) (reflect.Value, func([]byte)) {
-	switch hook.String() + " " + role {
-	case "gate globals":
-		return layoutOf(abi.PutGateGlobals)
-	case "gate in":
-		return layoutOf(abi.PutGateRecord)
-	case "gate out":
-		return layoutOf(abi.PutGateOut)
-	case "reserve globals":
-		return layoutOf(abi.PutReserveGlobals)
-	case "reserve in":
-		return layoutOf(abi.PutReserveRecord)
-	case "reserve out":
-		return layoutOf(abi.PutReserveOut)
-	case "admit globals":
-		return layoutOf(abi.PutAdmitGlobals)
-	case "admit in":
-		return layoutOf(abi.PutAdmitRecord)
-	case "score globals":
-		return layoutOf(abi.PutScoreGlobals)
-	case "score in":
-		return layoutOf(abi.PutScoreRecord)
-	case "score out":
-		return layoutOf(abi.PutScoreOut)
-	}
-	return layoutOf(abi.PutAdmitOut)
-}
-
-func layoutOf[T any](put func([]byte, *T)) (reflect.Value, func([]byte)) {
-	r := new(T)
-	return reflect.ValueOf(r), func(b []byte) { put(b, r) }
-}
-
-// stride is the size of the hook's record of that role.
-func stride(hook abi.Hook, role string) int {
-	sizes := map[string][4]int{
-		"globals": {abi.GateGlobalsSize, abi.ReserveGlobalsSize, abi.AdmitGlobalsSize, abi.ScoreGlobalsSize},
-		"in":      {abi.GateStride, abi.ReserveStride, abi.AdmitStride, abi.ScoreStride},
-		"out":     {abi.GateOutStride, abi.ReserveOutStride, abi.AdmitOutStride, abi.ScoreOutStride},
-	}[role]
-	switch hook {
-	case abi.Gate:
-		return sizes[0]
-	case abi.Reserve:
-		return sizes[1]
-	case abi.Score:
-		return sizes[3]
-	}
-	return sizes[2]
+	return b, err
 }

@@ -51,12 +51,12 @@ func TestBadTextIsRefused(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"before the first vector", "in ReqKey=1", "line 1"},
 		{"no quotes", "vector gate", "quotes"},
-		{"no hook", `vector "sort one"`, "no hook"},
-		{"no such hook", `vector "gate one" sort`, "no hook"},
+		{"no hook is named", `vector "sort one"`, "no hook is named"},
+		{"no such hook", `vector "gate one" sort`, "no hook is named"},
 		{"unknown word", "vector \"gate\"\noutput Vote=1", "unknown word"},
 		{"unknown field", "vector \"gate\"\nin Vote=1", `no field "Vote"`},
-		{"no number", "vector \"gate\"\nin RawPoll=success", "RawPoll"},
-		{"too wide", "vector \"gate\"\nin RawPoll=256", "does not fit"},
+		{"no number", "vector \"gate\"\nin RawPoll=maybe", "RawPoll"},
+		{"too wide", "vector \"gate\"\nin RawPoll=256", "its largest value is 255"},
 		{"short hex", "vector \"gate\"\nin 00ff", "2 bytes"},
 		{"an answer too few", "vector \"gate\"\nin ReqKey=1\nin ReqKey=2\nout Vote=1", "needs 2"},
 		{"two answers of a reserve", "vector \"reserve\"\nout HeldTokens=1\nout HeldTokens=1", "needs 1"},
@@ -93,7 +93,7 @@ func TestRunFindsADifference(t *testing.T) {
 			}
 			return 0
 		}, ""},
-		{"another vote", "", func(b guest.GateBatch) int32 { b.SetVote(0, 4); return 0 }, "record 1"},
+		{"another vote", "", func(b guest.GateBatch) int32 { b.SetVote(0, 4); return 0 }, "out 1"},
 		{"a status", "", func(guest.GateBatch) int32 { return 1 }, "status"},
 		{"a panic", "", func(b guest.GateBatch) int32 { b.SetVote(2, 0); return 0 }, "trap"},
 		{"no such policy", "other", func(guest.GateBatch) int32 { return 0 }, "none of the 1 vectors"},
