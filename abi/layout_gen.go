@@ -22,6 +22,14 @@ const (
 // Align is the alignment of the parts of a batch and of an arena, in bytes.
 const Align = 16
 
+// Numbers that host and policy agree on.
+const (
+	LogEntries    = 64      // entries of a LogRing
+	LogTextBytes  = 120     // bytes of text in a log entry, which start LogEntrySize - LogTextBytes bytes into it; a longer text is cut
+	Counters      = 64      // numbers of 8 bytes in the COUNTERS arena
+	MaxStateBytes = 1048576 // most bytes of a saved state
+)
+
 // Sizes and strides of this version's records, in bytes.
 const (
 	HeaderSize         = 64
@@ -38,6 +46,8 @@ const (
 	ScoreGlobalsSize   = 64
 	ScoreStride        = 64
 	ScoreOutStride     = 8
+	LogRingSize        = 16
+	LogEntrySize       = 128
 )
 
 // Hook is one of a policy's entry points, and the kind of a batch.
@@ -230,9 +240,9 @@ const (
 	ArenaConfig   Arena = 0 // the configuration bytes, canonical JSON
 	ArenaIn       Arena = 1 // the batch: header, globals, input records, output records
 	ArenaOut      Arena = 2 // reserved: version 1 keeps the output records in the batch
-	ArenaState    Arena = 3 // reserved for saved state
-	ArenaLog      Arena = 4 // reserved for the log ring
-	ArenaCounters Arena = 5 // reserved for 64 counters of 8 bytes
+	ArenaState    Arena = 3 // a policy's saved state, at most MaxStateBytes; a policy that keeps none refuses it
+	ArenaLog      Arena = 4 // one LogRing and its LogEntries entries, asked for once, before configure; a policy that logs nothing refuses it
+	ArenaCounters Arena = 5 // Counters numbers of 8 bytes, asked for once, before configure; a policy that counts nothing refuses it
 	ArenaHostInfo Arena = 6 // one HostInfo record
 )
 
@@ -255,6 +265,32 @@ func (v Arena) String() string {
 		return "hostinfo"
 	}
 	return "arena " + strconv.Itoa(int(v))
+}
+
+// LogLevel is how much a line of a policy's log matters. Higher values count as error.
+type LogLevel uint8
+
+// Values of LogLevel.
+const (
+	LogDebug LogLevel = 0 // of use to the author
+	LogInfo  LogLevel = 1 // of use to the operator
+	LogWarn  LogLevel = 2 // something is not as it should be
+	LogError LogLevel = 3 // the policy could not do what it is for
+)
+
+// String is the value in words; an unknown value is named by its number.
+func (v LogLevel) String() string {
+	switch v {
+	case LogDebug:
+		return "debug"
+	case LogInfo:
+		return "info"
+	case LogWarn:
+		return "warn"
+	case LogError:
+		return "error"
+	}
+	return "loglevel " + strconv.Itoa(int(v))
 }
 
 // Status is what an entry point returns. 1 to 255 are the policy's own: the answer is valid, and counted. A negative value other than StatusDeclined is a fault.
@@ -964,5 +1000,65 @@ func GetScoreOut(b []byte) ScoreOut {
 	p := (*[ScoreOutStride]byte)(b)
 	return ScoreOut{
 		Key: binary.LittleEndian.Uint64(p[0:]),
+	}
+}
+
+// LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries.
+type LogRing struct {
+	Written uint32 // entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
+}
+
+// PutLogRing writes the record's LogRingSize bytes at the start of b, zero tail included. b must be as long as that.
+func PutLogRing(b []byte, r *LogRing) {
+	p := (*[LogRingSize]byte)(b)
+	binary.LittleEndian.PutUint32(p[0:], r.Written)
+	binary.LittleEndian.PutUint32(p[4:], 0)
+	binary.LittleEndian.PutUint64(p[8:], 0)
+}
+
+// GetLogRing reads the record at the start of b, which must be at least LogRingSize bytes long.
+func GetLogRing(b []byte) LogRing {
+	p := (*[LogRingSize]byte)(b)
+	return LogRing{
+		Written: binary.LittleEndian.Uint32(p[0:]),
+	}
+}
+
+// LogEntry is one line of a policy's log.
+type LogEntry struct {
+	Level  LogLevel // how much it matters; 0..3; policy; zero: debug
+	Length uint8    // bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line
+}
+
+// PutLogEntry writes the record's LogEntrySize bytes at the start of b, zero tail included. b must be as long as that.
+func PutLogEntry(b []byte, r *LogEntry) {
+	p := (*[LogEntrySize]byte)(b)
+	p[0] = uint8(r.Level)
+	p[1] = r.Length
+	binary.LittleEndian.PutUint16(p[2:], 0)
+	binary.LittleEndian.PutUint32(p[4:], 0)
+	binary.LittleEndian.PutUint64(p[8:], 0)
+	binary.LittleEndian.PutUint64(p[16:], 0)
+	binary.LittleEndian.PutUint64(p[24:], 0)
+	binary.LittleEndian.PutUint64(p[32:], 0)
+	binary.LittleEndian.PutUint64(p[40:], 0)
+	binary.LittleEndian.PutUint64(p[48:], 0)
+	binary.LittleEndian.PutUint64(p[56:], 0)
+	binary.LittleEndian.PutUint64(p[64:], 0)
+	binary.LittleEndian.PutUint64(p[72:], 0)
+	binary.LittleEndian.PutUint64(p[80:], 0)
+	binary.LittleEndian.PutUint64(p[88:], 0)
+	binary.LittleEndian.PutUint64(p[96:], 0)
+	binary.LittleEndian.PutUint64(p[104:], 0)
+	binary.LittleEndian.PutUint64(p[112:], 0)
+	binary.LittleEndian.PutUint64(p[120:], 0)
+}
+
+// GetLogEntry reads the record at the start of b, which must be at least LogEntrySize bytes long.
+func GetLogEntry(b []byte) LogEntry {
+	p := (*[LogEntrySize]byte)(b)
+	return LogEntry{
+		Level:  LogLevel(p[0]),
+		Length: p[1],
 	}
 }

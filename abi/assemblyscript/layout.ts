@@ -38,6 +38,10 @@ export const SCORE_GLOBALS_SIZE: u32 = 64;
 export const SCORE_STRIDE: u32 = 64;
 /** Size of ScoreOut in bytes. */
 export const SCORE_OUT_STRIDE: u32 = 8;
+/** Size of LogRing in bytes. */
+export const LOG_RING_SIZE: u32 = 16;
+/** Size of LogEntry in bytes. */
+export const LOG_ENTRY_SIZE: u32 = 128;
 
 /** Poll is a transfer poll as a policy sees it, and a vote: the field's five values. */
 export namespace Poll {
@@ -109,14 +113,26 @@ export namespace Arena {
   export const IN: u8 = 1;
   /** reserved: version 1 keeps the output records in the batch */
   export const OUT: u8 = 2;
-  /** reserved for saved state */
+  /** a policy's saved state, at most MaxStateBytes; a policy that keeps none refuses it */
   export const STATE: u8 = 3;
-  /** reserved for the log ring */
+  /** one LogRing and its LogEntries entries, asked for once, before configure; a policy that logs nothing refuses it */
   export const LOG: u8 = 4;
-  /** reserved for 64 counters of 8 bytes */
+  /** Counters numbers of 8 bytes, asked for once, before configure; a policy that counts nothing refuses it */
   export const COUNTERS: u8 = 5;
   /** one HostInfo record */
   export const HOST_INFO: u8 = 6;
+}
+
+/** LogLevel is how much a line of a policy's log matters. Higher values count as error. */
+export namespace LogLevel {
+  /** of use to the author */
+  export const DEBUG: u8 = 0;
+  /** of use to the operator */
+  export const INFO: u8 = 1;
+  /** something is not as it should be */
+  export const WARN: u8 = 2;
+  /** the policy could not do what it is for */
+  export const ERROR: u8 = 3;
 }
 
 /** Status is what an entry point returns. 1 to 255 are the policy's own: the answer is valid, and counted. A negative value other than StatusDeclined is a fault. */
@@ -817,6 +833,33 @@ export class ScoreAnswer {
   @inline
   setKey(x: u64): void {
     store<u64>(changetype<usize>(this), x, 0);
+  }
+}
+
+/** LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries. The object is the record itself, where it lies in the batch. */
+@unmanaged
+@final
+export class LogRing {
+  /** entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet */
+  @inline
+  get written(): u32 {
+    return load<u32>(changetype<usize>(this), 0);
+  }
+}
+
+/** LogEntry is one line of a policy's log. The object is the record itself, where it lies in the batch. */
+@unmanaged
+@final
+export class LogEntry {
+  /** how much it matters; 0..3; policy; zero: debug */
+  @inline
+  get level(): u8 {
+    return load<u8>(changetype<usize>(this), 0);
+  }
+  /** bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line */
+  @inline
+  get length(): u8 {
+    return load<u8>(changetype<usize>(this), 1);
   }
 }
 

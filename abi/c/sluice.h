@@ -56,6 +56,8 @@
 #define SLUICE_SCORE_GLOBALS_SIZE 64
 #define SLUICE_SCORE_STRIDE 64
 #define SLUICE_SCORE_OUT_STRIDE 8
+#define SLUICE_LOG_RING_SIZE 16
+#define SLUICE_LOG_ENTRY_SIZE 128
 
 /* The hooks: the kind in a batch header. */
 #define SLUICE_KIND_GATE 1u /* judges every transfer-queue entry; the votes are combined by MIN over the ranks */
@@ -98,10 +100,16 @@
 #define SLUICE_ARENA_CONFIG 0 /* the configuration bytes, canonical JSON */
 #define SLUICE_ARENA_IN 1 /* the batch: header, globals, input records, output records */
 #define SLUICE_ARENA_OUT 2 /* reserved: version 1 keeps the output records in the batch */
-#define SLUICE_ARENA_STATE 3 /* reserved for saved state */
-#define SLUICE_ARENA_LOG 4 /* reserved for the log ring */
-#define SLUICE_ARENA_COUNTERS 5 /* reserved for 64 counters of 8 bytes */
+#define SLUICE_ARENA_STATE 3 /* a policy's saved state, at most MaxStateBytes; a policy that keeps none refuses it */
+#define SLUICE_ARENA_LOG 4 /* one LogRing and its LogEntries entries, asked for once, before configure; a policy that logs nothing refuses it */
+#define SLUICE_ARENA_COUNTERS 5 /* Counters numbers of 8 bytes, asked for once, before configure; a policy that counts nothing refuses it */
 #define SLUICE_ARENA_HOST_INFO 6 /* one HostInfo record */
+
+/* LogLevel is how much a line of a policy's log matters. Higher values count as error. */
+#define SLUICE_LOG_DEBUG 0 /* of use to the author */
+#define SLUICE_LOG_INFO 1 /* of use to the operator */
+#define SLUICE_LOG_WARN 2 /* something is not as it should be */
+#define SLUICE_LOG_ERROR 3 /* the policy could not do what it is for */
 
 /* Status is what an entry point returns. 1 to 255 are the policy's own: the answer is valid, and counted. A negative value other than StatusDeclined is a fault. */
 #define SLUICE_STATUS_OK 0 /* the answer is valid */
@@ -421,6 +429,18 @@ static inline uint8_t sluice_score_record_class(sluice_score_record r) { return 
 typedef struct { uint8_t *p; } sluice_score_answer;
 /* the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key */
 static inline void sluice_score_answer_set_key(sluice_score_answer a, uint64_t x) { sluice_put64(a.p + 0, x); }
+
+/* LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries. */
+typedef struct { const uint8_t *p; } sluice_log_ring;
+/* entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet */
+static inline uint32_t sluice_log_ring_written(sluice_log_ring r) { return sluice_get32(r.p + 0); }
+
+/* LogEntry is one line of a policy's log. */
+typedef struct { const uint8_t *p; } sluice_log_entry;
+/* how much it matters; 0..3; policy; zero: debug */
+static inline uint8_t sluice_log_entry_level(sluice_log_entry r) { return sluice_get8(r.p + 0); }
+/* bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line */
+static inline uint8_t sluice_log_entry_length(sluice_log_entry r) { return sluice_get8(r.p + 1); }
 
 /* What every batch view holds; policies use the functions of their hook below. */
 typedef struct {

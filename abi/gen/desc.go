@@ -10,18 +10,25 @@ import (
 
 // desc is the description file: the one source of every layout.
 type desc struct {
-	Name       string   `json:"name"`
-	Major      int      `json:"major"`
-	Minor      int      `json:"minor"`
-	Magic      string   `json:"magic"`
-	HostMagic  string   `json:"host_magic"`
-	HeaderSize int      `json:"header_size"`
-	Align      int      `json:"align"`
-	Hooks      []hook   `json:"hooks"`
-	Exports    []export `json:"exports"`
-	Enums      []enum   `json:"enums"`
-	Flags      []flag   `json:"flags"`
-	Records    []record `json:"records"`
+	Name       string     `json:"name"`
+	Major      int        `json:"major"`
+	Minor      int        `json:"minor"`
+	Magic      string     `json:"magic"`
+	HostMagic  string     `json:"host_magic"`
+	HeaderSize int        `json:"header_size"`
+	Align      int        `json:"align"`
+	Constants  []constant `json:"constants"`
+	Hooks      []hook     `json:"hooks"`
+	Exports    []export   `json:"exports"`
+	Enums      []enum     `json:"enums"`
+	Flags      []flag     `json:"flags"`
+	Records    []record   `json:"records"`
+}
+
+type constant struct {
+	Name  string `json:"name"`
+	Value int    `json:"value"`
+	Doc   string `json:"doc"`
 }
 
 type hook struct {

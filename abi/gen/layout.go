@@ -18,6 +18,11 @@ func goLayout(d *desc) ([]byte, error) {
 	fmt.Fprintf(&b, "// Marks at the start of a batch and of a HostInfo record, as little-endian numbers.\nconst (\nMagic uint32 = %#x // %q\nHostMagic uint32 = %#x // %q\n)\n\n",
 		binary.LittleEndian.Uint32([]byte(d.Magic)), d.Magic, binary.LittleEndian.Uint32([]byte(d.HostMagic)), d.HostMagic)
 	fmt.Fprintf(&b, "// Align is the alignment of the parts of a batch and of an arena, in bytes.\nconst Align = %d\n\n", d.Align)
+	b.WriteString("// Numbers that host and policy agree on.\nconst (\n")
+	for _, c := range d.Constants {
+		fmt.Fprintf(&b, "%s = %d // %s\n", c.Name, c.Value, c.Doc)
+	}
+	b.WriteString(")\n\n")
 	b.WriteString("// Sizes and strides of this version's records, in bytes.\nconst (\n")
 	for _, r := range d.Records {
 		fmt.Fprintf(&b, "%s = %d\n", r.strideName(), r.Size)

@@ -56,6 +56,10 @@ pub const score_globals_size: u32 = 64;
 pub const score_stride: u32 = 64;
 /// Size of ScoreOut in bytes.
 pub const score_out_stride: u32 = 8;
+/// Size of LogRing in bytes.
+pub const log_ring_size: u32 = 16;
+/// Size of LogEntry in bytes.
+pub const log_entry_size: u32 = 128;
 
 /// Poll is a transfer poll as a policy sees it, and a vote: the field's five values.
 pub const Poll = enum(u8) {
@@ -133,14 +137,27 @@ pub const Arena = enum(u8) {
     in = 1,
     /// reserved: version 1 keeps the output records in the batch
     out = 2,
-    /// reserved for saved state
+    /// a policy's saved state, at most MaxStateBytes; a policy that keeps none refuses it
     state = 3,
-    /// reserved for the log ring
+    /// one LogRing and its LogEntries entries, asked for once, before configure; a policy that logs nothing refuses it
     log = 4,
-    /// reserved for 64 counters of 8 bytes
+    /// Counters numbers of 8 bytes, asked for once, before configure; a policy that counts nothing refuses it
     counters = 5,
     /// one HostInfo record
     host_info = 6,
+    _,
+};
+
+/// LogLevel is how much a line of a policy's log matters. Higher values count as error.
+pub const LogLevel = enum(u8) {
+    /// of use to the author
+    debug = 0,
+    /// of use to the operator
+    info = 1,
+    /// something is not as it should be
+    warn = 2,
+    /// the policy could not do what it is for
+    error = 3,
     _,
 };
 
@@ -839,6 +856,31 @@ pub const ScoreAnswer = struct {
     /// the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key
     pub inline fn setKey(v: ScoreAnswer, x: u64) void {
         put(u64, v.p, 0, x);
+    }
+};
+
+/// LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries.
+pub const LogRing = struct {
+    p: [*]const u8,
+
+    /// entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
+    pub inline fn written(v: LogRing) u32 {
+        return get(u32, v.p, 0);
+    }
+};
+
+/// LogEntry is one line of a policy's log.
+pub const LogEntry = struct {
+    p: [*]const u8,
+
+    /// how much it matters; 0..3; policy; zero: debug
+    pub inline fn level(v: LogEntry) LogLevel {
+        return @enumFromInt(get(u8, v.p, 0));
+    }
+
+    /// bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line
+    pub inline fn length(v: LogEntry) u8 {
+        return get(u8, v.p, 1);
     }
 };
 

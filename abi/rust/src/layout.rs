@@ -42,6 +42,10 @@ pub const SCORE_GLOBALS_SIZE: u32 = 64;
 pub const SCORE_STRIDE: u32 = 64;
 /// Size of ScoreOut in bytes.
 pub const SCORE_OUT_STRIDE: u32 = 8;
+/// Size of LogRing in bytes.
+pub const LOG_RING_SIZE: u32 = 16;
+/// Size of LogEntry in bytes.
+pub const LOG_ENTRY_SIZE: u32 = 128;
 
 /// Poll is a transfer poll as a policy sees it, and a vote: the field's five values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,14 +145,30 @@ impl Arena {
     pub const IN: Arena = Arena(1);
     /// reserved: version 1 keeps the output records in the batch
     pub const OUT: Arena = Arena(2);
-    /// reserved for saved state
+    /// a policy's saved state, at most MaxStateBytes; a policy that keeps none refuses it
     pub const STATE: Arena = Arena(3);
-    /// reserved for the log ring
+    /// one LogRing and its LogEntries entries, asked for once, before configure; a policy that logs nothing refuses it
     pub const LOG: Arena = Arena(4);
-    /// reserved for 64 counters of 8 bytes
+    /// Counters numbers of 8 bytes, asked for once, before configure; a policy that counts nothing refuses it
     pub const COUNTERS: Arena = Arena(5);
     /// one HostInfo record
     pub const HOST_INFO: Arena = Arena(6);
+}
+
+/// LogLevel is how much a line of a policy's log matters. Higher values count as error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct LogLevel(pub u8);
+
+impl LogLevel {
+    /// of use to the author
+    pub const DEBUG: LogLevel = LogLevel(0);
+    /// of use to the operator
+    pub const INFO: LogLevel = LogLevel(1);
+    /// something is not as it should be
+    pub const WARN: LogLevel = LogLevel(2);
+    /// the policy could not do what it is for
+    pub const ERROR: LogLevel = LogLevel(3);
 }
 
 /// Status is what an entry point returns. 1 to 255 are the policy's own: the answer is valid, and counted. A negative value other than StatusDeclined is a fault.
@@ -871,6 +891,35 @@ impl ScoreAnswer<'_> {
     #[inline]
     pub fn set_key(&self, x: u64) {
         self.0.put64(0, x)
+    }
+}
+
+/// LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries.
+#[derive(Clone, Copy)]
+pub struct LogRing<'a>(pub(crate) In<'a>);
+
+impl LogRing<'_> {
+    /// entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
+    #[inline]
+    pub fn written(&self) -> u32 {
+        self.0.get32(0)
+    }
+}
+
+/// LogEntry is one line of a policy's log.
+#[derive(Clone, Copy)]
+pub struct LogEntry<'a>(pub(crate) In<'a>);
+
+impl LogEntry<'_> {
+    /// how much it matters; 0..3; policy; zero: debug
+    #[inline]
+    pub fn level(&self) -> LogLevel {
+        LogLevel(self.0.get8(0))
+    }
+    /// bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line
+    #[inline]
+    pub fn length(&self) -> u8 {
+        self.0.get8(1)
     }
 }
 
