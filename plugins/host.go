@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"sluice/abi"
+	"sluice/plugins/manifest"
 )
 
 // Limits of Options.
@@ -99,6 +100,10 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32)
 	if err != nil {
 		return nil, err
 	}
+	about, err := manifest.Read(wasm)
+	if err != nil {
+		return nil, reject("manifest", "%v", err)
+	}
 	p, err := h.engine(e, pages).compile(ctx, metered)
 	if err != nil {
 		return nil, err
@@ -107,6 +112,7 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32)
 	if err != nil {
 		return nil, errors.Join(err, p.close(ctx))
 	}
+	m.manifest = about
 	h.modules[key] = m
 	return m, nil
 }
@@ -127,10 +133,11 @@ func (h *Host) Close(ctx context.Context) error {
 
 // Module is a compiled module. It is immutable; instances of it may be made from several goroutines, one at a time.
 type Module struct {
-	program program
-	key     moduleKey
-	fuel    Fuel
-	hooks   [abi.Score + 1]bool
+	program  program
+	key      moduleKey
+	fuel     Fuel
+	hooks    [abi.Score + 1]bool
+	manifest *manifest.Manifest
 
 	users    users
 	releases *atomic.Uint64 // of the host
@@ -147,6 +154,16 @@ func (m *Module) Engine() Engine { return m.key.engine }
 
 // Has says whether the module exports the hook's entry point.
 func (m *Module) Has(h abi.Hook) bool { return int(h) < len(m.hooks) && m.hooks[h] }
+
+// Manifest is what the module says about itself, nil where it says nothing. It is read from the bytes as they were given,
+// and belongs to the module: nobody writes to it.
+func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
+
+// StateSchema is the schema of the module's saved state and those that it can load, its own among them; ok is false where
+// its manifest names none, so that its state is never carried. The slice is the caller's.
+func (m *Module) StateSchema() (schema uint32, loads []uint32, ok bool) {
+	return m.manifest.StateSchema()
+}
 
 func newModule(p program, key moduleKey, fuel Fuel, releases *atomic.Uint64) (*Module, error) {
 	s := p.surface()

@@ -19,10 +19,33 @@ func accepted(wasm []byte) error {
 	return err
 }
 
+// checkSections holds for any bytes at all: what decodes can be cut up, and what is cut up is the file when joined.
+func checkSections(t *testing.T, wasm []byte, decodes bool) {
+	sections, err := Sections(wasm)
+	if err != nil {
+		if decodes {
+			t.Fatalf("what decodes cannot be cut into sections: %v\n%x", err, wasm)
+		}
+		return
+	}
+	joined := append([]byte{}, wasm[:len(header)]...)
+	for _, s := range sections {
+		joined = append(joined, s.Raw...)
+	}
+	if string(joined) != string(wasm) {
+		t.Fatalf("the sections joined are not the file\n%x", wasm)
+	}
+	more, err := Sections(AppendCustom(joined, "x", []byte{1}))
+	if last := len(more) - 1; err != nil || last != len(sections) || more[last].Custom != "x" || string(more[last].Bytes) != "\x01" {
+		t.Fatalf("an appended section is not the last: %v\n%x", err, wasm)
+	}
+}
+
 // checkBytes holds for any bytes at all: nothing panics, what decodes encodes to the same again, and a verified module is
 // valid after metering exactly if it was before.
 func checkBytes(t *testing.T, wasm []byte) (verified bool) {
 	m, err := Decode(wasm)
+	checkSections(t, wasm, err == nil)
 	if err != nil {
 		return false
 	}
