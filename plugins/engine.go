@@ -44,14 +44,16 @@ const (
 	entryReserve
 	entryAdmit
 	entryScore
+	entrySave // sluice_state_save
+	entryLoad // sluice_state_load
 	entries
 )
 
 // machine is one instance. It is not safe for concurrent use.
 type machine interface {
 	// invoke calls an export with up to two arguments. It spends at most fuel, which lies between 0 and maxFuel. A trap or
-	// exit is a *trap.
-	invoke(e entry, a, b uint32, fuel int64) (uint32, error)
+	// exit is a *trap. An i32 result is in the low half.
+	invoke(e entry, a, b uint32, fuel int64) (uint64, error)
 	// fuel is what the last invoke left of its fuel, never below 0.
 	fuel() int64
 	// view is size bytes of memory from at on, writable, until the next invoke; nil if they are not all there.

@@ -138,6 +138,7 @@ type Module struct {
 	fuel     Fuel
 	hooks    [abi.Score + 1]bool
 	manifest *manifest.Manifest
+	handsOn  bool // it exports both functions of a state
 
 	users    users
 	releases *atomic.Uint64 // of the host
@@ -174,6 +175,7 @@ func newModule(p program, key moduleKey, fuel Fuel, releases *atomic.Uint64) (*M
 	for _, h := range hooks() {
 		_, m.hooks[h] = s.exports[h.Export()]
 	}
+	_, m.handsOn = s.exports[entryNames()[entrySave]]
 	return m, nil
 }
 

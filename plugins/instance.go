@@ -47,6 +47,7 @@ type Instance struct {
 	most    uint32 // memory pages beyond which the instance is discarded
 	fuel    [abi.Score + 1]Fuel
 	spent   int64 // fuel of the Call of the batch begun last
+	asked   bool  // a batch was begun
 	closed  bool
 
 	hook    abi.Hook // of the batch begun last
@@ -120,7 +121,7 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 	}
 	abi.PutHostInfo(record, &info)
 	got, err := i.machine.invoke(entryConfigure, host, 0, loadFuel)
-	switch status := abi.Status(int32(got)); {
+	switch status := abi.Status(int32(uint32(got))); {
 	case err != nil:
 		return reject("configure", "sluice_configure stopped: %v", err)
 	case status == abi.StatusBadConfig:
@@ -141,7 +142,8 @@ func said(m machine) string {
 }
 
 func (i *Instance) arena(kind abi.Arena, size uint32, fuel int64) (uint32, error) {
-	at, err := i.machine.invoke(entryArena, uint32(kind), size, fuel)
+	got, err := i.machine.invoke(entryArena, uint32(kind), size, fuel)
+	at := uint32(got)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("sluice_arena stopped: %w", err)
@@ -195,7 +197,7 @@ func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Ba
 		return abi.Batch{}, fmt.Errorf("%s batch of %d records: %w", hook, n, abi.ErrBatchSize)
 	}
 	i.machine.setTick(tick)
-	i.spent = 0
+	i.spent, i.asked = 0, true
 	if uint64(size) > uint64(i.size) {
 		if err := i.growTo(2*size, i.fuel[hook].budget(n)); err != nil {
 			f := &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: err.Error()}
@@ -236,7 +238,7 @@ func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
 			Detail: fmt.Sprintf("memory grew to %d pages, %d are allowed; keep the hot path free of allocation", p, i.most),
 		}
 	}
-	status := abi.Status(int32(got))
+	status := abi.Status(int32(uint32(got)))
 	if !valid(status) {
 		return 0, badStatus(hook, status)
 	}
@@ -266,16 +268,22 @@ func entryOf(hook abi.Hook) (entry, bool) {
 
 // fault turns a trap into a fault. A guest that stops at its memory limit is one that leaks.
 func (i *Instance) fault(hook abi.Hook, err error) *Fault {
-	f := &Fault{Class: FaultTrap, Hook: hook, Kind: "error", Detail: err.Error()}
-	var t *trap
-	if errors.As(err, &t) {
-		f.Class, f.Kind, f.Detail = t.class, t.kind, t.detail
-	}
+	f := faultOf(hook, err)
 	switch {
 	case f.Class == FaultOutOfFuel:
 		f.Detail = fmt.Sprintf("it spent the %d units of fuel that a call with %d records has; do less in a call, or raise fuel", i.spent, i.n)
 	case f.Class == FaultTrap && i.machine.pages() > i.most:
 		f.Class = FaultMemoryGrowth
+	}
+	return f
+}
+
+// faultOf is the fault that an error of a machine is.
+func faultOf(hook abi.Hook, err error) *Fault {
+	f := &Fault{Class: FaultTrap, Hook: hook, Kind: "error", Detail: err.Error()}
+	var t *trap
+	if errors.As(err, &t) {
+		f.Class, f.Kind, f.Detail = t.class, t.kind, t.detail
 	}
 	return f
 }

@@ -29,7 +29,7 @@ func (p wrongProgram) instantiate(ctx context.Context) (machine, error) {
 
 type wrongMachine struct{ machine }
 
-func (m wrongMachine) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
+func (m wrongMachine) invoke(e entry, a, b uint32, fuel int64) (uint64, error) {
 	status, err := m.machine.invoke(e, a, b, fuel)
 	if e == entryGate && err == nil {
 		header := abi.GetHeader(m.view(a, abi.HeaderSize))
@@ -112,7 +112,7 @@ func (m wrongFuel) fuel() int64 { return m.machine.fuel() + 1 }
 // wrongMemory is one whose code leaves a byte behind that nobody reads.
 type wrongMemory struct{ machine }
 
-func (m wrongMemory) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
+func (m wrongMemory) invoke(e entry, a, b uint32, fuel int64) (uint64, error) {
 	status, err := m.machine.invoke(e, a, b, fuel)
 	last := m.pages()<<16 - 1
 	m.view(last, 1)[0]++

@@ -91,8 +91,11 @@ func checkSignatures(exports map[string]signature) error {
 	answers := 0
 	for e, name := range entryNames() {
 		want := signature{"i32", "i32"}
-		if entry(e) == entryArena {
+		switch entry(e) {
+		case entryArena, entryLoad:
 			want.params = "i32 i32"
+		case entrySave:
+			want.results = "i64"
 		}
 		got, ok := exports[name]
 		switch {
@@ -103,9 +106,14 @@ func checkSignatures(exports map[string]signature) error {
 		case got != want:
 			return reject("signature", "%s is (%s) -> (%s), it must be (%s) -> (%s)", name, got.params, got.results, want.params, want.results)
 		}
-		if entry(e) > entryConfigure {
+		if entry(e) > entryConfigure && entry(e) < entrySave {
 			answers++
 		}
+	}
+	names := entryNames()
+	_, saves := exports[names[entrySave]]
+	if _, loads := exports[names[entryLoad]]; saves != loads {
+		return reject("export", "the module exports one of %s and %s; a policy that hands its state on exports both", names[entrySave], names[entryLoad])
 	}
 	if init, ok := exports["_initialize"]; ok && init != (signature{}) {
 		return reject("signature", "_initialize is (%s) -> (%s), it must take and return nothing", init.params, init.results)

@@ -226,6 +226,7 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 	}
 	key := slotKey{m, class, string(config)}
 	if slot, ok := b.slots[key]; ok {
+		slot.of.add(s.Hook, fuel[s.Hook])
 		return m, slot, nil
 	}
 	slot, err := NewSlot(ctx, class, func(ctx context.Context) (Caller, error) {
@@ -241,6 +242,8 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	slot.of = policyKey{module: m, config: string(config)}
+	slot.of.add(s.Hook, fuel[s.Hook])
 	b.slots[key] = slot
 	b.set.slots = append(b.set.slots, slot)
 	return m, slot, nil

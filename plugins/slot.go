@@ -16,6 +16,7 @@ import (
 // scheduler calls on the tick in which every rank has one ready, so that all ranks change on the same tick.
 type Slot struct {
 	class  abi.Class
+	of     policyKey
 	build  func(ctx context.Context) (Caller, error)
 	active Caller
 
@@ -24,6 +25,17 @@ type Slot struct {
 	wanted bool // a successor is to be made
 	closed bool
 }
+
+// policyKey is what makes two slots hold the same policy: the module, its configuration, the hooks that it answers, and
+// what each of their calls may spend.
+type policyKey struct {
+	module *Module
+	config string
+	hooks  [abi.Score + 1]bool
+	fuel   [abi.Score + 1]Fuel
+}
+
+func (k *policyKey) add(h abi.Hook, f Fuel) { k.hooks[h], k.fuel[h] = true, f }
 
 // NewSlot makes a slot with its first instance, which build returns, as it does every later one.
 func NewSlot(ctx context.Context, class abi.Class, build func(ctx context.Context) (Caller, error)) (*Slot, error) {

@@ -12,6 +12,8 @@ type guestModule struct {
 	reserve   []byte
 	admit     []byte
 	configure []byte // nil: returns 0
+	save      []byte // nil leaves the export out
+	load      []byte
 	arena     []byte // nil: the fixed arenas
 	arenaType byte   // type index of sluice_arena; 0 is the right one
 	noMemory  bool
@@ -32,6 +34,7 @@ const (
 	typeTake    = 3 // (i32) -> ()
 	typeClock   = 4 // (i32, i64, i32) -> i32
 	typeWrite   = 5 // (i32, i32, i32, i32) -> i32
+	typeSave    = 6 // (i32) -> i64
 )
 
 // Instructions.
@@ -112,7 +115,7 @@ func list(items [][]byte) []byte { return append(uleb(len(items)), slices.Concat
 
 func (g guestModule) bytes() []byte {
 	types := [][]byte{{0x60, 2, typeI32, typeI32, 1, typeI32}, {0x60, 1, typeI32, 1, typeI32}, {0x60, 0, 0}, {0x60, 1, typeI32, 0},
-		{0x60, 3, typeI32, typeI64, typeI32, 1, typeI32}, {0x60, 4, typeI32, typeI32, typeI32, typeI32, 1, typeI32}}
+		{0x60, 3, typeI32, typeI64, typeI32, 1, typeI32}, {0x60, 4, typeI32, typeI32, typeI32, typeI32, 1, typeI32}, {0x60, 1, typeI32, 1, typeI64}}
 	var imports, functions, exports, bodies [][]byte
 	for _, i := range g.imports {
 		imports = append(imports, code(name(i.module), name(i.name), []byte{0, i.typ}))
@@ -150,6 +153,12 @@ func (g guestModule) bytes() []byte {
 		if e.body != nil {
 			add(e.name, typeEntry, e.body)
 		}
+	}
+	if g.save != nil {
+		add("sluice_state_save", typeSave, g.save)
+	}
+	if g.load != nil {
+		add("sluice_state_load", typeArena, g.load)
 	}
 	if g.start != "" {
 		add(g.start, typeNothing, nil)

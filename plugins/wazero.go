@@ -156,6 +156,7 @@ func entryNames() [entries]string {
 	return [entries]string{
 		entryArena: "sluice_arena", entryConfigure: "sluice_configure",
 		entryGate: "sluice_gate_v1", entryReserve: "sluice_reserve_v1", entryAdmit: "sluice_admit_v1", entryScore: "sluice_score_v1",
+		entrySave: "sluice_state_save", entryLoad: "sluice_state_load",
 	}
 }
 
@@ -208,7 +209,7 @@ func (m *wazeroMachine) pay(units int64) bool {
 	return left >= 0
 }
 
-func (m *wazeroMachine) invoke(e entry, a, b uint32, fuel int64) (uint32, error) {
+func (m *wazeroMachine) invoke(e entry, a, b uint32, fuel int64) (uint64, error) {
 	f := m.functions[e]
 	if f == nil {
 		return 0, &trap{FaultTrap, "missing export", entryNames()[e]}
@@ -221,7 +222,7 @@ func (m *wazeroMachine) invoke(e entry, a, b uint32, fuel int64) (uint32, error)
 	if int64(m.fuelLeft.Get()) < 0 {
 		return 0, outOfFuel()
 	}
-	return uint32(m.stack[0]), nil
+	return m.stack[0], nil
 }
 
 func (m *wazeroMachine) view(at, size uint32) []byte {

@@ -104,6 +104,9 @@ func (f *checkFlags) check(ctx context.Context, env *environment, host *plugins.
 		if err := f.checkMemory(ctx, env, m, hooks, &v); err != nil {
 			return err
 		}
+		if err := f.checkHandingOn(ctx, env, m, &v); err != nil {
+			return err
+		}
 	}
 	return f.conclude(env, &v)
 }

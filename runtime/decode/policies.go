@@ -75,6 +75,7 @@ type policySet struct {
 	infos     []plugins.Info
 	formation uint64 // of the last group that ran it; 0: none
 	carried   [numHooks]plugins.Stats
+	state     [][]plugins.Carried       // by rank: what it took over when it came into use last
 	last      [][numHooks]plugins.Stats // by rank: what its instances counted before the ranks left them
 }
 

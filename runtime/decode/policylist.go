@@ -91,7 +91,26 @@ func (p *policies) show(s *policySet, state string) server.PolicySet {
 		}
 	}
 	out.Hooks = showHooks(s.infos, &sum, quarantined)
+	for i := range out.Hooks {
+		out.Hooks[i].State = s.takenOver(out.Hooks[i].Hook)
+	}
 	return out
+}
+
+// takenOver is what became of the state behind a hook when the set came into use, on the rank that got least.
+func (s *policySet) takenOver(hook string) *server.PolicyState {
+	var least *plugins.Carried
+	for _, rank := range s.state {
+		for i := range rank {
+			if c := &rank[i]; c.Hook.String() == hook && (least == nil || c.What < least.What) {
+				least = c
+			}
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	return &server.PolicyState{Carried: least.What.String(), Bytes: least.Bytes, Reason: least.Reason}
 }
 
 func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [numHooks]bool) []server.PolicyHook {

@@ -321,6 +321,10 @@ func (g *group) noteFlip(m *member) {
 	}
 	p.active.leave(m.rank, len(g.members), m.stats())
 	m.policies.Store(c.set.ranks[m.rank])
+	if c.set.state == nil {
+		c.set.state = make([][]plugins.Carried, len(g.members))
+	}
+	c.set.state[m.rank] = c.set.ranks[m.rank].Carried()
 	c.flipped[m.rank] = true
 	if !slices.Contains(c.flipped, false) {
 		p.commit(c)

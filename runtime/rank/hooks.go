@@ -21,7 +21,11 @@ type Hook interface {
 }
 
 // Hooks are the policies of one rank. Score is needed only where the schedule asks it.
-type Hooks struct{ Gate, Reserve, Admit, Score Hook }
+type Hooks struct {
+	Gate, Reserve, Admit, Score Hook
+
+	of *Policies // whose they are; nil where no state can be handed on
+}
 
 // missing says which hook is needed and not there, empty where none is.
 func (h *Hooks) missing(score bool) string {

@@ -13,7 +13,10 @@ import (
 // Policies are the hooks of one rank over its plugin set.
 type Policies struct {
 	set   *plugins.Set
+	log   *slog.Logger
 	hooks [4]runner // score has none where the set has none
+
+	carried []plugins.Carried // what they took over when they came into use
 
 	refresh sync.Mutex // held by Refresh, which the keepers of a set in use and of its predecessor may both call
 }
@@ -23,7 +26,7 @@ func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	p := &Policies{set: set}
+	p := &Policies{set: set, log: log}
 	for i, h := range []*plugins.Runner{set.Gate, set.Reserve, set.Admit, set.Score} {
 		p.hooks[i] = runner{r: h, log: log, generation: 1}
 	}
@@ -46,7 +49,7 @@ func (p *Policies) Record(to Recorder) {
 
 // Hooks are the hooks for Options.
 func (p *Policies) Hooks() Hooks {
-	h := Hooks{Gate: &p.hooks[0], Reserve: &p.hooks[1], Admit: &p.hooks[2]}
+	h := Hooks{Gate: &p.hooks[0], Reserve: &p.hooks[1], Admit: &p.hooks[2], of: p}
 	if p.hooks[3].r != nil {
 		h.Score = &p.hooks[3]
 	}
@@ -55,6 +58,20 @@ func (p *Policies) Hooks() Hooks {
 
 // Set is the wrapped set.
 func (p *Policies) Set() *plugins.Set { return p.set }
+
+// takeOver has the policies go on with what those in use before had collected.
+func (p *Policies) takeOver(from *Policies) {
+	p.carried = p.set.Carry(from.set)
+	for _, c := range p.carried {
+		if c.What != plugins.CarriedNothing || c.Reason != "" {
+			p.log.Info("policy state at the switch", "hook", c.Hook.String(), "carried", c.What.String(), "bytes", c.Bytes, "reason", c.Reason)
+		}
+	}
+}
+
+// Carried is what became of the state of the predecessors when these policies came into use last. The goroutine of the
+// rank calls it, or one that runs after it.
+func (p *Policies) Carried() []plugins.Carried { return p.carried }
 
 // Wanted says whether some discarded instance has no successor yet.
 func (p *Policies) Wanted() bool {

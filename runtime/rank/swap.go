@@ -83,6 +83,9 @@ func (r *Rank) flip(f *schedule.Effect) {
 		}
 		found = true
 		w.retired = append(w.retired, w.epoch)
+		if s.hooks.of != nil && r.o.Hooks.of != nil && s.hooks.of != r.o.Hooks.of {
+			s.hooks.of.takeOver(r.o.Hooks.of)
+		}
 		w.epoch, r.o.Hooks = s.epoch, s.hooks
 		r.log.Info("policies switched", "policy_epoch", f.Value, "tick", r.sched.Tick()-1)
 	}

@@ -55,11 +55,19 @@ type PolicyHook struct {
 	Name        string            `json:"name"`
 	SHA256      string            `json:"sha256,omitempty"` // of the module; "" for plain Go
 	Engine      string            `json:"engine"`
-	Calls       uint64            `json:"calls"`          // ticks in which an answer was asked for
-	Native      uint64            `json:"native_answers"` // of those, answered by the native policy in its place
-	Declined    uint64            `json:"declined"`       // of those, because the policy declined
-	Faults      map[string]uint64 `json:"faults"`         // by class; classes without a fault are left out
-	Quarantined bool              `json:"quarantined"`    // out of use on all ranks for its faults
+	Calls       uint64            `json:"calls"`           // ticks in which an answer was asked for
+	Native      uint64            `json:"native_answers"`  // of those, answered by the native policy in its place
+	Declined    uint64            `json:"declined"`        // of those, because the policy declined
+	Faults      map[string]uint64 `json:"faults"`          // by class; classes without a fault are left out
+	Quarantined bool              `json:"quarantined"`     // out of use on all ranks for its faults
+	State       *PolicyState      `json:"state,omitempty"` // nil until it came into use after another policy
+}
+
+// PolicyState is what became of the predecessor's state when a policy came into use: of the ranks, the one that got least.
+type PolicyState struct {
+	Carried string `json:"carried"`          // "instance": the same policy goes on; "state": saved and loaded; "none"
+	Bytes   int    `json:"bytes,omitempty"`  // of a saved state
+	Reason  string `json:"reason,omitempty"` // why there is none; "" where there was nothing to carry
 }
 
 // PolicyList is what /policies shows: the active set first, then the previous one, the staged and the refused ones.

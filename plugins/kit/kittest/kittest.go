@@ -6,7 +6,8 @@ import "slices"
 type Import struct{ Module, Name, Params string }
 
 // Export is an exported function (i32) -> i32: the batch's address in local 0, with two more i32 locals, 1 and 2. Body is
-// its code without the final end and leaves the status on the stack.
+// its code without the final end and leaves the status on the stack. The functions of a state have the types that their
+// names ask for.
 type Export struct {
 	Name string
 	Body []byte
@@ -32,6 +33,8 @@ const (
 	opConst       = 0x41
 	opEqz         = 0x45
 	opEq          = 0x46
+	opStore       = 0x36
+	opConst64     = 0x42
 	opAdd         = 0x6A
 	opSub         = 0x6B
 	opMul         = 0x6C
@@ -81,13 +84,31 @@ func Votes(value []byte) []byte {
 // InByte is the input record's byte at an offset, for Votes.
 func InByte(at byte) []byte { return []byte{opGet, 2, opLoad8, 0, at} }
 
+// Where Remembers keeps its count, and where the STATE arena is.
+const (
+	countAt = 512
+	stateAt = 1024 + 3*256
+)
+
+// Remembers are the exports of a policy that adds step to a number, modulo 256, each time its hook is asked, and writes it
+// into the first byte of each output record. It saves and loads the number as a state of 4 bytes.
+func Remembers(hook string, step int32) []Export {
+	number := cat(Const(countAt), []byte{opLoad8, 0, 0})
+	move := func(to, from int32) []byte { return cat(Const(to), Const(from), []byte{opLoad, 2, 0, opStore, 2, 0}) }
+	return []Export{
+		{hook, cat(Const(countAt), number, Const(step), []byte{opAdd, opStore8, 0, 0}, Votes(number))},
+		{"sluice_state_save", cat(move(stateAt, countAt), []byte{opConst64, 4})},
+		{"sluice_state_load", cat(move(countAt, stateAt), Const(0))},
+	}
+}
+
 // Module assembles a module with marker, arenas, configure, a memory of eight pages and the given exports.
 func Module(exports ...Export) []byte { return ModuleWith(nil, exports...) }
 
 // ModuleWith is Module with imports.
 func ModuleWith(imports []Import, exports ...Export) []byte {
-	// Types: 0 (i32, i32) -> i32, 1 (i32) -> i32, 2 () -> (), then one an import.
-	types := [][]byte{{0x60, 2, typeI32, typeI32, 1, typeI32}, {0x60, 1, typeI32, 1, typeI32}, {0x60, 0, 0}}
+	// Types: 0 (i32, i32) -> i32, 1 (i32) -> i32, 2 () -> (), 3 (i32) -> i64, then one an import.
+	types := [][]byte{{0x60, 2, typeI32, typeI32, 1, typeI32}, {0x60, 1, typeI32, 1, typeI32}, {0x60, 0, 0}, {0x60, 1, typeI32, 1, typeI64}}
 	var imported, functions, named, bodies [][]byte
 	for _, i := range imports {
 		t := []byte{0x60, byte(len(i.Params))}
@@ -110,7 +131,14 @@ func ModuleWith(imports []Import, exports ...Export) []byte {
 		Const(256), []byte{opMul}, Const(1024), []byte{opAdd, opEnd}))
 	add("sluice_configure", 1, none, Const(0))
 	for _, e := range exports {
-		add(e.Name, 1, []byte{1, 2, typeI32}, e.Body)
+		typ := byte(1)
+		switch e.Name {
+		case "sluice_state_load":
+			typ = 0
+		case "sluice_state_save":
+			typ = 3
+		}
+		add(e.Name, typ, []byte{1, 2, typeI32}, e.Body)
 	}
 	named = append(named, cat(name("memory"), []byte{2, 0}))
 	out := cat([]byte("\x00asm\x01\x00\x00\x00"), section(1, list(types)))
