@@ -65,6 +65,10 @@ func prepare(wasm []byte, pages uint32) ([]byte, error) {
 	if err := wasmbin.Verify(m, limits(pages)); err != nil {
 		return nil, refused(err)
 	}
+	// A module is built for no host in particular: one that declares more than this host gives is held to the cap.
+	if mem := &m.Memories[0]; mem.HasMax && mem.Max > pages {
+		mem.Max = pages
+	}
 	metered, err := wasmbin.Meter(m, costs())
 	if err != nil {
 		return nil, refused(err)

@@ -5,7 +5,7 @@ import "slices"
 // Limits is what a module may have. A count is the most that is allowed.
 type Limits struct {
 	Imports     []ImportName // functions that may be imported
-	MemoryPages uint32       // of the one memory, in pages of 64 KiB
+	MemoryPages uint32       // that the one memory starts with, in pages of 64 KiB; how far it may grow is the engine's to hold
 	Module      int          // bytes of the whole module
 
 	Types         int
@@ -118,9 +118,6 @@ func verifyMemory(m *Module, l *Limits) *Error {
 	mem := m.Memories[0]
 	if mem.Min > l.MemoryPages {
 		return refuse("memory", "memory", "the memory starts with %d pages, at most %d are allowed; use less, or raise memory_pages", mem.Min, l.MemoryPages)
-	}
-	if mem.HasMax && mem.Max > l.MemoryPages {
-		return refuse("memory", "memory", "the memory may grow to %d pages, at most %d are allowed; declare a lower maximum or none, or raise memory_pages", mem.Max, l.MemoryPages)
 	}
 	return nil
 }

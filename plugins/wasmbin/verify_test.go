@@ -45,11 +45,14 @@ func TestWhatIsAdmitted(t *testing.T) {
 	imported.Exports[1].Index = 1
 	unbounded := one()
 	unbounded.Memories[0] = Limit{Min: 4}
+	large := one()
+	large.Memories[0] = Limit{Min: 4, Max: 5, HasMax: true}
 	for name, m := range map[string]*Module{
 		"a table, its index longer than needed": table,
 		"passive data":                          data,
 		"an import of the list":                 imported,
 		"memory without a maximum":              unbounded,
+		"memory with a maximum past the cap":    large,
 		"sign extension, saturation, bulk":      one(i32(1), op(0xC0, 0xC1, 0x1A), f32(1), op(0xFC, 0, 0x1A), i32(0), i32(0), i32(0), op(0xFC, 10, 0, 0), i32(0), i32(0), i32(0), op(0xFC, 11, 0)),
 		"ten locals":                            build(fn{types(I32, I32, 0), []LocalRun{{4, I32}, {0, I64}, {4, F64}}, nil}),
 		"five blocks":                           one(repeat(4, opBlock, blockEmpty), repeat(4, opEnd)),
@@ -100,7 +103,6 @@ func TestRefusals(t *testing.T) {
 		{"memory kept back", edit(func(m *Module) { m.Exports = m.Exports[1:] }), "memory", []string{"exports 0"}},
 		{"two memories", edit(func(m *Module) { m.Memories = append(m.Memories, Limit{}) }), "memory", []string{"has 2"}},
 		{"memory minimum", edit(func(m *Module) { m.Memories[0] = Limit{Min: 5} }), "memory", []string{"starts with 5", "at most 4"}},
-		{"memory maximum", edit(func(m *Module) { m.Memories[0].Max = 5 }), "memory", []string{"grow to 5", "at most 4"}},
 		{"two tables", edit(func(m *Module) { m.Tables = make([]Limit, 2) }), RuleFeature, []string{"2 tables"}},
 		{"large table", edit(func(m *Module) { m.Tables = []Limit{{Min: 100_000_000}} }), "table", []string{"100000000 entries", "at most 8"}},
 		{"elements without a table", edit(func(m *Module) { m.Elements = []Element{{zero, nil}} }), RuleMalformed, []string{"there is none"}},

@@ -1,6 +1,9 @@
 package kittest
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // Import is an imported function; Params has one letter a parameter, i for i32 and l for i64. It returns an i32.
 type Import struct{ Module, Name, Params string }
@@ -38,6 +41,12 @@ const (
 	opAdd         = 0x6A
 	opSub         = 0x6B
 	opMul         = 0x6C
+	opXor         = 0x73
+	opRem         = 0x70 // unsigned
+	opGreaterEq   = 0x4F // unsigned
+	opCall        = 0x10
+	opBulk        = 0xFC
+	bulkFill      = 0x0B
 	typeI64       = 0x7E
 	typeI32       = 0x7F
 	typeEmpty     = 0x40
@@ -56,6 +65,21 @@ func Const(v int32) []byte {
 	}
 }
 
+// Const64 is an i64 constant from 0 to 63.
+func Const64(v byte) []byte { return []byte{opConst64, v} }
+
+// Drop drops what is on the stack.
+func Drop() []byte { return []byte{opDrop} }
+
+// Call calls an import by its number, with the arguments that are on the stack.
+func Call(imported byte) []byte { return []byte{opCall, imported} }
+
+// ByteAt is the byte at a fixed address.
+func ByteAt(at int32) []byte { return cat(Const(at), []byte{opLoad8, 0, 0}) }
+
+// Xor is the exclusive or of two i32 expressions.
+func Xor(a, b []byte) []byte { return cat(a, b, []byte{opXor}) }
+
 // Unreachable traps.
 func Unreachable() []byte { return []byte{opUnreachable} }
 
@@ -64,6 +88,45 @@ func Spin() []byte { return cat([]byte{opLoop, typeEmpty, opBr, 0, opEnd}, Const
 
 // Leak grows the memory by pages a call and returns status 0.
 func Leak(pages int32) []byte { return cat(Const(pages), []byte{opGrow, 0, opDrop}, Const(0)) }
+
+// SpinOn calls the import of that index for ever, with zeroes as its arguments.
+func SpinOn(imported byte, arguments int) []byte {
+	zeroes := bytes.Repeat(Const(0), arguments)
+	return cat([]byte{opLoop, typeEmpty}, zeroes, []byte{opCall, imported, opDrop, opBr, 0, opEnd}, Const(0))
+}
+
+// FillStorm sets half of the memory to 255 for ever, in calls of 64 KiB.
+func FillStorm() []byte {
+	return cat([]byte{opLoop, typeEmpty}, Const(4<<16), Const(255), Const(1<<16), []byte{opBulk, bulkFill, 0, opBr, 0, opEnd}, Const(0))
+}
+
+// CallTwice calls the export of that number of the same module twice, with its own argument.
+func CallTwice(export byte) []byte {
+	call := []byte{opGet, 0, opCall, ownFunctions + export}
+	return cat(call, []byte{opDrop}, call)
+}
+
+// OnCall counts the calls, beside the number of Remembers, and does what bad says in call number n, and what good says in
+// the others.
+func OnCall(n int32, bad, good []byte) []byte { return counted(cat(Const(n), []byte{opEq}), bad, good) }
+
+// FromCall is OnCall for call number n and all after it.
+func FromCall(n int32, bad, good []byte) []byte {
+	return counted(cat(Const(n), []byte{opGreaterEq}), bad, good)
+}
+
+// EveryCall is OnCall for every n-th call.
+func EveryCall(n int32, bad, good []byte) []byte {
+	return counted(cat(Const(n), []byte{opRem, opEqz}), bad, good)
+}
+
+// counted goes by what test makes of the number of the call, which it finds on the stack.
+func counted(test, bad, good []byte) []byte {
+	const at = countAt + 4
+	number := cat(Const(at), []byte{opLoad, 2, 0})
+	return cat(Const(at), number, Const(1), []byte{opAdd, opStore, 2, 0},
+		number, test, []byte{opIf, typeI32}, bad, []byte{opElse}, good, []byte{opEnd})
+}
 
 // Votes is a gate: value, an i32 expression that finds the input record's address in local 2, becomes the first byte of
 // each output record. The status is 0.
@@ -83,6 +146,9 @@ func Votes(value []byte) []byte {
 
 // InByte is the input record's byte at an offset, for Votes.
 func InByte(at byte) []byte { return []byte{opGet, 2, opLoad8, 0, at} }
+
+// ownFunctions is how many functions a module has before those that it is asked for, imports aside.
+const ownFunctions = 3
 
 // Where Remembers keeps its count, and where the STATE arena is.
 const (

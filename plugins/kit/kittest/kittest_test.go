@@ -12,6 +12,9 @@ func TestModulesDecode(t *testing.T) {
 	bodies := map[string][]byte{
 		"votes": kittest.Votes(kittest.Const(3)), "raw": kittest.Votes(kittest.InByte(8)), "trap": kittest.Unreachable(),
 		"spin": kittest.Spin(), "leak": kittest.Leak(1), "negative": kittest.Const(-5),
+		"fill": kittest.FillStorm(), "twice": kittest.CallTwice(0), "on call": kittest.OnCall(5, kittest.Unreachable(), kittest.Const(0)),
+		"from call": kittest.FromCall(5, kittest.Spin(), kittest.Const(0)), "every call": kittest.EveryCall(5, kittest.Leak(1), kittest.Const(0)),
+		"spin on": kittest.SpinOn(0, 2),
 	}
 	for name, body := range bodies {
 		t.Run(name, func(t *testing.T) {
