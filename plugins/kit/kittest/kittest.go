@@ -47,6 +47,7 @@ const (
 	opCall        = 0x10
 	opBulk        = 0xFC
 	bulkFill      = 0x0B
+	bulkCopy      = 0x0A
 	typeI64       = 0x7E
 	typeI32       = 0x7F
 	typeEmpty     = 0x40
@@ -131,15 +132,39 @@ func counted(test, bad, good []byte) []byte {
 // Votes is a gate: value, an i32 expression that finds the input record's address in local 2, becomes the first byte of
 // each output record. The status is 0.
 func Votes(value []byte) []byte {
-	header := func(at byte) []byte { return []byte{opGet, 0, opLoad, 2, at} }
-	const n, inOff, outOff = 32, 40, 48
+	return each(outRecord(), value, []byte{opStore8, 0, 0})
+}
+
+// Admits is an admit that takes every candidate in the order in which they ask, with value as the reason of each; see
+// Votes.
+func Admits(value []byte) []byte {
+	return each(
+		outRecord(), Const(1), []byte{opStore8, 0, 0},
+		outRecord(), value, []byte{opStore8, 0, 1},
+		outRecord(), []byte{opGet, 1, opStore, 2, 4})
+}
+
+// KeepBatch copies the first bytes of the batch, a constant of up to 64 KiB, to an address below the IN arena.
+func KeepBatch(to, bytes int32) []byte {
+	return cat(Const(to), []byte{opGet, 0}, Const(bytes), []byte{opBulk, bulkCopy, 0, 0})
+}
+
+// header is a word of the batch's header.
+func header(at byte) []byte { return []byte{opGet, 0, opLoad, 2, at} }
+
+// outRecord is the address of the output record of the input record that each is at.
+func outRecord() []byte {
+	return cat([]byte{opGet, 0}, header(48), []byte{opAdd, opGet, 1}, header(44), []byte{opMul, opAdd})
+}
+
+// each runs code for every input record, with its number in local 1 and its address in local 2. The status is 0.
+func each(code ...[]byte) []byte {
 	return cat(
-		Const(0), []byte{opSet, 1}, // index
+		Const(0), []byte{opSet, 1},
 		[]byte{opBlock, typeEmpty, opLoop, typeEmpty},
-		header(n), []byte{opGet, 1, opSub, opEqz, opBrIf, 1},
-		[]byte{opGet, 0}, header(inOff), []byte{opAdd, opGet, 1}, header(36), []byte{opMul, opAdd, opSet, 2},
-		[]byte{opGet, 0}, header(outOff), []byte{opAdd, opGet, 1}, header(44), []byte{opMul, opAdd},
-		value, []byte{opStore8, 0, 0},
+		header(32), []byte{opGet, 1, opSub, opEqz, opBrIf, 1},
+		[]byte{opGet, 0}, header(40), []byte{opAdd, opGet, 1}, header(36), []byte{opMul, opAdd, opSet, 2},
+		cat(code...),
 		[]byte{opGet, 1}, Const(1), []byte{opAdd, opSet, 1, opBr, 0, opEnd, opEnd},
 		Const(0))
 }
