@@ -117,7 +117,7 @@ func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
 // zigName quotes the words that Zig keeps for itself.
 func zigName(s string) string {
-	if s == "defer" || s == "resume" {
+	if s == "defer" || s == "error" || s == "resume" {
 		return `@"` + s + `"`
 	}
 	return s

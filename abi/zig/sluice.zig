@@ -157,7 +157,7 @@ pub const LogLevel = enum(u8) {
     /// something is not as it should be
     warn = 2,
     /// the policy could not do what it is for
-    error = 3,
+    @"error" = 3,
     _,
 };
 
