@@ -113,18 +113,6 @@ func TestFrozenModulesAnswerTheGoldenVectors(t *testing.T) {
 	frozen(t, func(t *testing.T, _ string, wasm []byte) { runVectors(t, wasm, vs, "restore-gated") })
 }
 
-// The modules with every hook answer as the shipped policies do whose rules they write down.
-func TestFrozenModulesAnswerTheGoldenVectorsOfEveryHook(t *testing.T) {
-	frozenFiles(t, func(t *testing.T, _ string, wasm []byte) { everyHook(t, wasm) }, "hooks-c", "hooks-rust", "hooks-assemblyscript", "hooks-zig")
-}
-
-func everyHook(t *testing.T, wasm []byte) {
-	t.Helper()
-	for hook, policy := range map[abi.Hook]string{abi.Gate: "restore-gated", abi.Reserve: "until-retired", abi.Admit: "greedy"} {
-		runVectors(t, wasm, golden(t, hook), policy)
-	}
-}
-
 func golden(t *testing.T, hook abi.Hook) []conformance.Vector {
 	t.Helper()
 	vs, err := conformance.Read(filepath.Join(goldenDir, hook.String()+".txt"))

@@ -1,5 +1,5 @@
-// Every hook in AssemblyScript: restore-gated, until-retired, greedy.
-import { ADMIT_FLAG_READY, AdmitKind, openAdmit, openGate, openReserve, Poll, Reason, RestoreStatus, Status, Verdict } from "../../../assemblyscript";
+// Every hook in AssemblyScript: restore-gated, until-retired, greedy, lfu.
+import { ADMIT_FLAG_READY, AdmitKind, openAdmit, openGate, openReserve, openScore, Poll, Reason, RestoreStatus, Status, Verdict } from "../../../assemblyscript";
 
 export { sluice_abi_1, sluice_arena, sluice_configure } from "../../../assemblyscript";
 
@@ -39,6 +39,17 @@ export function sluice_admit_v1(batch: usize): i32 {
     const r = b.at(i);
     const ready = r.kind == AdmitKind.RESUME || (r.flags & ADMIT_FLAG_READY) != 0;
     b.set(i, ready ? Verdict.ADMIT : Verdict.DEFER, i);
+  }
+  return Status.OK;
+}
+
+export function sluice_score_v1(batch: usize): i32 {
+  const b = openScore(batch);
+  if (b == null) return Status.BAD_BATCH;
+  for (let i: u32 = 0; i < b.length; i++) {
+    const r = b.at(i);
+    const hits = min<u64>(r.hits, (1 << 23) - 1);
+    b.set(i, <i64>((hits << 40) | min<u64>(r.lastUse, (<u64>1 << 40) - 1)));
   }
   return Status.OK;
 }

@@ -1,4 +1,4 @@
-// Every hook in C: restore-gated, until-retired, greedy.
+// Every hook in C: restore-gated, until-retired, greedy, lfu.
 #include "sluice.h"
 
 static int32_t gate(const sluice_gate_batch *b) {
@@ -35,7 +35,19 @@ static int32_t admit(const sluice_admit_batch *b) {
   return SLUICE_STATUS_OK;
 }
 
+static int32_t score(const sluice_score_batch *b) {
+  for (uint32_t i = 0; i < sluice_score_len(b); i++) {
+    sluice_score_record r = sluice_score_at(b, i);
+    uint64_t hits = sluice_score_record_hits(r), last = sluice_score_record_last_use(r);
+    if (hits > (1u << 23) - 1) hits = (1u << 23) - 1;
+    if (last > (1ull << 40) - 1) last = (1ull << 40) - 1;
+    sluice_score_set(b, i, (int64_t)(hits << 40 | last));
+  }
+  return SLUICE_STATUS_OK;
+}
+
 SLUICE_POLICY(sluice_no_config)
 SLUICE_GATE(gate)
 SLUICE_RESERVE(reserve)
 SLUICE_ADMIT(admit)
+SLUICE_SCORE(score)

@@ -1,9 +1,9 @@
-//! Every hook in Rust: restore-gated, until-retired, greedy.
+//! Every hook in Rust: restore-gated, until-retired, greedy, lfu.
 #![no_std]
 
-use sluice::{AdmitBatch, AdmitKind, GateBatch, Poll, Reason, ReserveBatch, RestoreStatus, Status, Verdict, ADMIT_FLAG_READY};
+use sluice::{AdmitBatch, AdmitKind, GateBatch, Poll, Reason, ReserveBatch, RestoreStatus, ScoreBatch, Status, Verdict, ADMIT_FLAG_READY};
 
-sluice::policy!(gate = gate, reserve = reserve, admit = admit);
+sluice::policy!(gate = gate, reserve = reserve, admit = admit, score = score);
 
 fn gate(b: &GateBatch) -> Status {
     for i in 0..b.len() {
@@ -27,6 +27,15 @@ fn admit(b: &AdmitBatch) -> Status {
         let r = b.at(i);
         let ready = r.kind() == AdmitKind::RESUME || r.flags() & ADMIT_FLAG_READY != 0;
         b.set(i, if ready { Verdict::ADMIT } else { Verdict::DEFER }, i);
+    }
+    Status::OK
+}
+
+fn score(b: &ScoreBatch) -> Status {
+    for i in 0..b.len() {
+        let r = b.at(i);
+        let hits = (r.hits() as i64).min((1 << 23) - 1);
+        b.set(i, hits << 40 | r.last_use().min((1 << 40) - 1) as i64);
     }
     Status::OK
 }

@@ -1,8 +1,8 @@
-//! Every hook in Zig: restore-gated, until-retired, greedy.
+//! Every hook in Zig: restore-gated, until-retired, greedy, lfu.
 const sluice = @import("sluice");
 
 comptime {
-    sluice.policy(.{ .gate = gate, .reserve = reserve, .admit = admit });
+    sluice.policy(.{ .gate = gate, .reserve = reserve, .admit = admit, .score = score });
 }
 
 fn gate(b: sluice.GateBatch) sluice.Status {
@@ -35,6 +35,15 @@ fn admit(b: sluice.AdmitBatch) sluice.Status {
         const r = b.at(i);
         const ready = r.kind() == .@"resume" or r.flags() & sluice.admit_flag_ready != 0;
         b.set(i, if (ready) .admit else .@"defer", @intCast(i));
+    }
+    return .ok;
+}
+
+fn score(b: sluice.ScoreBatch) sluice.Status {
+    for (0..b.len()) |i| {
+        const r = b.at(i);
+        const hits: u64 = @min(r.hits(), (1 << 23) - 1);
+        b.set(i, @intCast(hits << 40 | @min(r.lastUse(), (1 << 40) - 1)));
     }
     return .ok;
 }
