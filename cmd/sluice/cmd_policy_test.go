@@ -123,30 +123,45 @@ func TestPolicyNewBuildCheckTest(t *testing.T) {
 // sets it.
 const toolchainsVariable = "SLUICE_TOOLCHAINS"
 
-// The other languages' templates build where their toolchain is, and say what is missing where it is not.
+// The other languages' templates build where their toolchain is, and say what is missing where it is not. What they answer
+// is what the Go template's vectors say, so one rule a hook stands in every language.
 func TestPolicyNewInOtherLanguages(t *testing.T) {
 	for _, language := range kit.Languages()[1:] {
-		t.Run(language, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "my-gate")
-			policyRun(t, exitOK, "new", "--lang", language, dir)
-			code, _, errs := runCommand(t, nil, "policy", "build", dir)
-			if code != exitUsage || !strings.Contains(errs, "is not in PATH; install ") || strings.Count(errs, "\n") != 1 {
-				t.Errorf("with no PATH: status %d, %s", code, errs)
-			}
-			code, out, errs := runCommand(t, buildEnv(), "policy", "build", dir)
-			if code == exitUsage && strings.Contains(errs, "is not in PATH") || language == "rust" && strings.Contains(errs, "rustup target add") {
-				if os.Getenv(toolchainsVariable) != "" {
-					t.Fatal(errs)
-				}
-				t.Skip(strings.TrimSpace(errs))
-			}
-			if code != exitOK {
-				t.Fatalf("status %d\n%s%s", code, out, errs)
-			}
-			wasm := filepath.Join(dir, "my-gate.wasm")
-			wantAll(t, first(policyRun(t, exitOK, "check", "--runs", "4", wasm)), "verdict  ok\n")
-			wantAll(t, first(policyRun(t, exitOK, "test", wasm, filepath.Join(dir, "vectors.txt"))), "ok: 3 vectors")
-		})
+		for _, hook := range kit.TemplateHooks(language) {
+			t.Run(language+"/"+hook, func(t *testing.T) { newInOtherLanguage(t, language, hook) })
+		}
+	}
+}
+
+func newInOtherLanguage(t *testing.T, language, hook string) {
+	name := "my-" + hook
+	dir := filepath.Join(t.TempDir(), name)
+	policyRun(t, exitOK, "new", "--lang", language, "--hook", hook, dir)
+	code, _, errs := runCommand(t, nil, "policy", "build", dir)
+	if code != exitUsage || !strings.Contains(errs, "is not in PATH; install ") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("with no PATH: status %d, %s", code, errs)
+	}
+	code, out, errs := runCommand(t, buildEnv(), "policy", "build", dir)
+	if code == exitUsage && strings.Contains(errs, "is not in PATH") || language == "rust" && strings.Contains(errs, "rustup target add") {
+		if os.Getenv(toolchainsVariable) != "" {
+			t.Fatal(errs)
+		}
+		t.Skip(strings.TrimSpace(errs))
+	}
+	if code != exitOK {
+		t.Fatalf("status %d\n%s%s", code, out, errs)
+	}
+	wasm, vectors := filepath.Join(dir, name+".wasm"), filepath.Join(dir, "vectors.txt")
+	out, _ = policyRun(t, exitOK, "check", "--runs", "4", wasm)
+	wantAll(t, out, "hooks    "+hook+"\n", "verdict  ok\n")
+	wantAll(t, first(policyRun(t, exitOK, "test", wasm, vectors)), "ok: ")
+	before, err := os.ReadFile(vectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policyRun(t, exitOK, "test", "--rewrite", wasm, vectors)
+	if after, err := os.ReadFile(vectors); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the template's vectors are not what its policy answers: %v\n%s", err, after)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// templates holds one folder a language: a folder a hook in it, and files that all hooks share.
+// templates holds one folder a language: a folder a hook in it, and files that all hooks share. The folder all holds in
+// the same form what the languages share.
 //
 //go:embed templates
 var templates embed.FS
@@ -41,25 +42,33 @@ func Scaffold(sdk fs.FS, language, hook, name string) (map[string][]byte, error)
 	if _, err := fs.Stat(templates, path.Join(root, hook)); err != nil {
 		return nil, fmt.Errorf("%w: no %s template for the hook %q; use %s", ErrTemplate, language, hook, strings.Join(TemplateHooks(language), ", "))
 	}
-	for _, dir := range []string{root, path.Join(root, hook)} {
-		entries, err := fs.ReadDir(templates, dir)
-		if err != nil {
+	for _, dir := range []string{"templates/all", path.Join("templates/all", hook), root, path.Join(root, hook)} {
+		if err := fill(dir, hook, name, files); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
-		}
-		for _, e := range entries {
-			if e.IsDir() {
-				continue
-			}
-			text, err := fs.ReadFile(templates, path.Join(dir, e.Name()))
-			if err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
-			}
-			text = bytes.ReplaceAll(text, []byte("{{NAME}}"), []byte(name))
-			text = bytes.ReplaceAll(text, []byte("{{HOOK}}"), []byte(hook))
-			files[strings.TrimSuffix(e.Name(), ".tmpl")] = text
 		}
 	}
 	return files, nil
+}
+
+// fill adds the templates that lie in a folder, with hook and name filled in.
+func fill(dir, hook, name string, files map[string][]byte) error {
+	entries, err := fs.ReadDir(templates, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		text, err := fs.ReadFile(templates, path.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		text = bytes.ReplaceAll(text, []byte("{{NAME}}"), []byte(name))
+		text = bytes.ReplaceAll(text, []byte("{{HOOK}}"), []byte(hook))
+		files[strings.TrimSuffix(e.Name(), ".tmpl")] = text
+	}
+	return nil
 }
 
 // TemplateHooks lists the hooks that a language has a template for.

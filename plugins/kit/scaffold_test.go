@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,14 +14,16 @@ import (
 	"sluice/plugins/kit"
 )
 
-// Every language and hook with a template gives a folder that its own recipe knows, whose vectors are read, and in which no
-// placeholder is left.
+// Every language has a template for every hook. Each gives a folder that its own recipe knows, whose vectors are read, and in
+// which no placeholder is left.
 func TestScaffolds(t *testing.T) {
 	l := layout(t)
 	for _, language := range kit.Languages() {
 		hooks := kit.TemplateHooks(language)
-		if len(hooks) == 0 {
-			t.Errorf("%s has no template", language)
+		for _, h := range l.Hooks {
+			if !slices.Contains(hooks, h.Name) {
+				t.Errorf("%s has no template for %s", language, h.Name)
+			}
 		}
 		for _, hook := range hooks {
 			t.Run(language+"/"+hook, func(t *testing.T) {
@@ -100,8 +103,8 @@ func TestScaffoldRefuses(t *testing.T) {
 		{"Go's own", "go", "gate", "sort", "use another, my-sort say"},
 		{"ours", "go", "gate", "sluice", "is taken"},
 		{"an unknown language", "cobol", "gate", "x", "use go, c, rust, assemblyscript, zig"},
-		{"an unknown hook", "go", "gat", "x", "use admit, gate, reserve"},
-		{"a hook without a template", "c", "admit", "x", "no c template for the hook \"admit\"; use gate"},
+		{"an unknown hook", "go", "gat", "x", "use admit, gate, reserve, score"},
+		{"an unknown hook in C", "c", "all", "x", "no c template for the hook \"all\"; use admit, gate, reserve, score"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := kit.Scaffold(root(), c.language, c.hook, c.name)
