@@ -96,20 +96,13 @@ func ParsePublic(text string) (PublicKey, error) {
 func decode(text string, size int) ([]byte, error) {
 	raw, ok := strings.CutPrefix(text, keyPrefix)
 	if !ok {
-		return nil, fmt.Errorf("%q does not begin with %q", cut(text), keyPrefix)
+		return nil, fmt.Errorf("the key does not begin with %q", keyPrefix)
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(raw)
 	if err != nil || len(b) != size {
 		return nil, fmt.Errorf("not %d bytes in base64", size)
 	}
 	return b, nil
-}
-
-func cut(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "..."
-	}
-	return s
 }
 
 // Sign makes the content of a module's signature file.
@@ -139,7 +132,7 @@ func Parse(text []byte) (Signature, error) {
 	}
 	hash, err := hex.DecodeString(lines[0])
 	if err != nil || len(hash) != sha256.Size {
-		return s, fmt.Errorf("%w: sha256 is %q, which is no hash", ErrSignature, cut(lines[0]))
+		return s, fmt.Errorf("%w: sha256 is not %d hex digits", ErrSignature, 2*sha256.Size)
 	}
 	copy(s.SHA256[:], hash)
 	if s.Key, err = ParsePublic(lines[1]); err != nil {
@@ -171,14 +164,15 @@ func Verify(key PublicKey, wasm, text []byte) error {
 	return nil
 }
 
-// fields reads a head line and one "name value" line for each name, in order, and nothing else.
+// fields reads a head line and one "name value" line for each name, in order, and nothing else. Errors quote nothing of the
+// text, which may hold a secret.
 func fields(text []byte, head string, names ...string) ([]string, error) {
 	if len(text) > maxTextLen {
 		return nil, fmt.Errorf("%d bytes of text, more than any such file has", len(text))
 	}
 	lines := bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n"))
 	if got := strings.TrimSuffix(string(lines[0]), "\r"); got != head {
-		return nil, fmt.Errorf("the first line is %q, want %q", cut(got), head)
+		return nil, fmt.Errorf("the first line is not %q", head)
 	}
 	if len(lines) != len(names)+1 {
 		return nil, fmt.Errorf("%d lines, want %d", len(lines), len(names)+1)
@@ -188,7 +182,7 @@ func fields(text []byte, head string, names ...string) ([]string, error) {
 		line := strings.TrimSuffix(string(lines[i+1]), "\r")
 		value, ok := strings.CutPrefix(line, name+" ")
 		if !ok || len(value) > maxLine {
-			return nil, fmt.Errorf("line %d is %q, want %q and its value", i+2, cut(line), name)
+			return nil, fmt.Errorf("line %d is not %q and its value", i+2, name)
 		}
 		out = append(out, value)
 	}

@@ -81,12 +81,12 @@ func TestVerifyRefuses(t *testing.T) {
 		{"the key's name changed", other.Public(), wasm, strings.Replace(text, k.Public().String(), other.Public().String(), 1), "not made by the secret half"},
 		{"the hash changed with the module", k.Public(), []byte("b module"),
 			strings.Replace(text, lines[1], strings.Split(string(signature.Sign(other, []byte("b module"))), "\n")[1], 1), "not made by the secret half"},
-		{"empty", k.Public(), wasm, "", "the first line is \"\""},
-		{"another format", k.Public(), wasm, strings.Replace(text, "signature 1", "signature 2", 1), "the first line is"},
+		{"empty", k.Public(), wasm, "", "the first line is not \"sluice-policy-signature 1\""},
+		{"another format", k.Public(), wasm, strings.Replace(text, "signature 1", "signature 2", 1), "the first line is not"},
 		{"cut", k.Public(), wasm, strings.Join(lines[:3], "\n"), "3 lines, want 4"},
 		{"more", k.Public(), wasm, text + "signature x\n", "5 lines, want 4"},
-		{"swapped", k.Public(), wasm, strings.Join([]string{lines[0], lines[2], lines[1], lines[3]}, "\n"), "line 2 is"},
-		{"a hash that is none", k.Public(), wasm, strings.Replace(text, lines[1], "sha256 xyz", 1), "which is no hash"},
+		{"swapped", k.Public(), wasm, strings.Join([]string{lines[0], lines[2], lines[1], lines[3]}, "\n"), "line 2 is not \"sha256\""},
+		{"a hash that is none", k.Public(), wasm, strings.Replace(text, lines[1], "sha256 xyz", 1), "sha256 is not 64 hex digits"},
 		{"a key that is none", k.Public(), wasm, strings.Replace(text, lines[2], "key rsa:abc", 1), "does not begin with \"ed25519:\""},
 		{"a signature that is none", k.Public(), wasm, strings.Replace(text, lines[3], "signature AAAA", 1), "is not 64 bytes in base64"},
 		{"huge", k.Public(), wasm, strings.Repeat("x", 1<<16), "more than any such file has"},
@@ -122,9 +122,20 @@ func TestBadKeys(t *testing.T) {
 		"halves of two keys":  strings.Replace(good, lines[2], other[2], 1),
 		"a short secret":      strings.Replace(good, lines[1], "secret ed25519:AAAA", 1),
 		"a secret that is no": strings.Replace(good, lines[1], "secret hello", 1),
+		"no head":             strings.Join(lines[1:], "\n"),
+		"two heads":           lines[0] + "\n" + good,
+		"swapped":             strings.Join([]string{lines[0], lines[2], lines[1]}, "\n"),
+		"no algorithm":        strings.Replace(good, "secret ed25519:", "secret ", 1),
 	} {
-		if _, err := signature.ParseKey([]byte(text)); !errors.Is(err, signature.ErrKey) {
+		_, err := signature.ParseKey([]byte(text))
+		if !errors.Is(err, signature.ErrKey) {
 			t.Errorf("%s: %v", name, err)
+		}
+		_, public := signature.ParsePublic(text)
+		for _, err := range []error{err, public} {
+			if secret := strings.TrimPrefix(lines[1], "secret ed25519:"); err != nil && strings.Contains(err.Error(), secret[:8]) {
+				t.Errorf("%s: the error tells the secret: %v", name, err)
+			}
 		}
 	}
 }
