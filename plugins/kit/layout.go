@@ -114,7 +114,7 @@ func ParseLayout(text []byte) (*Layout, error) {
 	for _, h := range d.Hooks {
 		hook := HookLayout{Hook: abi.Hook(h.Kind), Name: strings.ToLower(h.Name), Export: h.Export, Class: h.Class, Doc: h.Doc}
 		if hook.Hook.Export() != h.Export {
-			return nil, fmt.Errorf("%w: hook %s is kind %d, which this host calls %q", ErrLayout, h.Name, h.Kind, hook.Hook.Export())
+			return nil, fmt.Errorf("%w: hook %s is kind %d, which this host calls %q", ErrLayout, quote(h.Name), h.Kind, hook.Hook.Export())
 		}
 		for i := range d.Records {
 			r := &d.Records[i]
@@ -125,7 +125,7 @@ func ParseLayout(text []byte) (*Layout, error) {
 			for _, f := range r.Fields {
 				field := Field{Name: f.Name, Doc: f.Doc, Unit: f.Unit, Range: f.Range, Scope: f.Scope, Off: f.Off, Width: widthOf(f.Type)}
 				if field.Width == 0 || field.Off < 0 || field.Off+field.Width > r.Size {
-					return nil, fmt.Errorf("%w: %s.%s is a %q at %d of %d bytes", ErrLayout, r.Name, f.Name, f.Type, f.Off, r.Size)
+					return nil, fmt.Errorf("%w: %s.%s is a %s at %d of %d bytes", ErrLayout, r.Name, f.Name, quote(f.Type), f.Off, r.Size)
 				}
 				if _, ok := l.enums[f.Go]; ok {
 					field.enum = f.Go
@@ -203,7 +203,7 @@ func (l *Layout) HookNamed(name string) (HookLayout, error) {
 		}
 		names = append(names, x.Name)
 	}
-	return HookLayout{}, fmt.Errorf("no hook is named %q; the hooks are %s", name, strings.Join(names, ", "))
+	return HookLayout{}, fmt.Errorf("no hook is named %s; the hooks are %s", quote(name), strings.Join(names, ", "))
 }
 
 // field finds a field by name.

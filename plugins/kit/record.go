@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 
 	"sluice/abi"
 	"sluice/plugins"
@@ -107,6 +108,15 @@ func faultByte(class string) byte {
 		}
 	}
 	return 0
+}
+
+// faultNames lists the classes of faults.
+func faultNames() string {
+	var names []string
+	for _, c := range plugins.FaultClasses() {
+		names = append(names, c.String())
+	}
+	return strings.Join(names, ", ")
 }
 
 func faultName(b byte) (string, bool) {

@@ -29,7 +29,7 @@ func Scaffold(sdk fs.FS, language, hook, name string) (map[string][]byte, error)
 		return nil, err
 	}
 	if !slices.Contains(Languages(), language) {
-		return nil, fmt.Errorf("%w: no language is named %q; use %s", ErrTemplate, language, strings.Join(Languages(), ", "))
+		return nil, fmt.Errorf("%w: no language is named %s; use %s", ErrTemplate, quote(language), strings.Join(Languages(), ", "))
 	}
 	files := map[string][]byte{}
 	root := path.Join("templates", language)
@@ -40,7 +40,7 @@ func Scaffold(sdk fs.FS, language, hook, name string) (map[string][]byte, error)
 		return nil, err
 	}
 	if _, err := fs.Stat(templates, path.Join(root, hook)); err != nil {
-		return nil, fmt.Errorf("%w: no %s template for the hook %q; use %s", ErrTemplate, language, hook, strings.Join(TemplateHooks(language), ", "))
+		return nil, fmt.Errorf("%w: no %s template for the hook %s; use %s", ErrTemplate, language, quote(hook), strings.Join(TemplateHooks(language), ", "))
 	}
 	for _, dir := range []string{"templates/all", path.Join("templates/all", hook), root, path.Join(root, hook)} {
 		if err := fill(dir, hook, name, files); err != nil {
@@ -93,7 +93,7 @@ func checkName(name string) error {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_')
 	}
 	if !ok {
-		return fmt.Errorf("%w: the name %q cannot be a module's; use a letter a-z, then letters, digits, - and _", ErrTemplate, name)
+		return fmt.Errorf("%w: the name %s cannot be a module's; use a letter a-z, then letters, digits, - and _", ErrTemplate, quote(name))
 	}
 	if slices.Contains(takenNames(), name) {
 		return fmt.Errorf("%w: the name %q is taken by a package of Go or by sluice itself; use another, my-%s say", ErrTemplate, name, name)

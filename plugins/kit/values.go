@@ -72,12 +72,12 @@ func (l *Layout) value(f Field, s string) (uint64, error) {
 	v, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
 		if f.enum != "" {
-			return 0, fmt.Errorf("%s is %q, which is no number and none of %s", f.Name, s, l.enumNames(f.enum))
+			return 0, fmt.Errorf("%s is %s, which is no number and none of %s", f.Name, quote(s), l.enumNames(f.enum))
 		}
-		return 0, fmt.Errorf("%s is %q, which is no number", f.Name, s)
+		return 0, fmt.Errorf("%s is %s, which is no number", f.Name, quote(s))
 	}
 	if v > f.largest() {
-		return 0, fmt.Errorf("%s is %s, its largest value is %d", f.Name, s, f.largest())
+		return 0, fmt.Errorf("%s is %d, its largest value is %d", f.Name, v, f.largest())
 	}
 	return v, nil
 }
@@ -96,7 +96,7 @@ func (l *Layout) flag(f Field, s string) (uint64, error) {
 	}
 	v, err := strconv.ParseUint(s, 0, 8*f.Width)
 	if err != nil {
-		return 0, fmt.Errorf("%s has %q, which is no number and none of %s", f.Name, s, strings.Join(names, ", "))
+		return 0, fmt.Errorf("%s has %s, which is no number and none of %s", f.Name, quote(s), strings.Join(names, ", "))
 	}
 	return v, nil
 }
@@ -132,11 +132,11 @@ func (l *Layout) parse(r *Record, words []string) ([]byte, error) {
 	for _, w := range words {
 		name, s, ok := strings.Cut(w, "=")
 		if !ok {
-			return nil, fmt.Errorf("%q is not Field=value", w)
+			return nil, fmt.Errorf("%s is not Field=value", quote(w))
 		}
 		f, ok := r.field(name)
 		if !ok {
-			return nil, fmt.Errorf("%s has no field %q; it has %s", r.Name, name, fieldNames(r))
+			return nil, fmt.Errorf("%s has no field %s; it has %s", r.Name, quote(name), fieldNames(r))
 		}
 		if given[name] {
 			return nil, fmt.Errorf("%s is given twice", name)

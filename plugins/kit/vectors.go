@@ -13,7 +13,7 @@ import (
 var ErrVectors = errors.New("vectors")
 
 // VectorHelp documents the format of vector files.
-const VectorHelp = `A vector file is text, one thing a line; # begins a comment.
+const VectorHelp = `A vector file is text, one thing a line; # begins a comment, in quotes too.
 
   vector "NAME" HOOK [tick=N] [epoch=N]   a batch, with its lines below it
   globals Field=value ...                 its globals
@@ -21,13 +21,13 @@ const VectorHelp = `A vector file is text, one thing a line; # begins a comment.
   out Field=value ...                     the expected output record, one for each that the hook answers
   status N                                the expected status; 0 where the line is missing
   declined                                instead of out: the policy leaves the answer to the native one
-  fault CLASS                             instead of out: the policy fails so
+  fault CLASS                             instead of out: the policy fails so, trap or out_of_fuel say
   fresh                                   between vectors: go on with an instance that has seen nothing
 
 Fields are those of abi/README.md; one that is not named is zero. Values are numbers, or the names of the ABI without
-their prefix: RawPoll=Success, Restore=Pending, Flags=SetAside|Staged, Vote=Transferring. In an admit vector Candidates
-is the number of input records that are not Kind=Running, unless it is given. The vectors of a file run in order on one
-instance of each class.
+their prefix: RawPoll=Success, Restore=Pending, Flags=SetAside|Staged, Vote=Transferring. Tick and epoch are 1 unless they
+are given. In an admit vector Candidates is the number of input records before the first Kind=Running, unless it is given.
+The vectors of a file run in order on one instance of each class, local and replicated.
 `
 
 // File is a parsed vector file.
@@ -96,14 +96,14 @@ func (p *vectorParser) line(i int, line string) error {
 		return p.begin(i, rest)
 	case "fresh":
 		if rest != "" {
-			return fmt.Errorf("fresh stands alone, not with %q", rest)
+			return fmt.Errorf("fresh stands alone, not with %s", quote(rest))
 		}
 		err := p.end()
 		p.v, p.fresh = nil, true
 		return err
 	}
 	if p.v == nil {
-		return fmt.Errorf("%q outside a vector; begin one with: vector \"NAME\" HOOK", word)
+		return fmt.Errorf("%s outside a vector; begin one with: vector \"NAME\" HOOK", quote(word))
 	}
 	return p.part(i, word, rest)
 }
@@ -111,7 +111,7 @@ func (p *vectorParser) line(i int, line string) error {
 func (p *vectorParser) begin(i int, rest string) error {
 	quoted, err := strconv.QuotedPrefix(rest)
 	if err != nil {
-		return fmt.Errorf("a vector is begun with: vector \"NAME\" HOOK, not %q", rest)
+		return fmt.Errorf("a vector is begun with: vector \"NAME\" HOOK, not %s", quote(rest))
 	}
 	name, err := strconv.Unquote(quoted)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *vectorParser) begin(i int, rest string) error {
 	}
 	words := strings.Fields(rest[len(quoted):])
 	if len(words) == 0 {
-		return fmt.Errorf("vector %q names no hook", name)
+		return fmt.Errorf("vector %s names no hook", quote(name))
 	}
 	h, err := p.layout.HookNamed(words[0])
 	if err != nil {
@@ -130,7 +130,7 @@ func (p *vectorParser) begin(i int, rest string) error {
 		key, s, _ := strings.Cut(w, "=")
 		n, err := strconv.ParseUint(s, 0, 64)
 		if err != nil || key != "tick" && key != "epoch" {
-			return fmt.Errorf("%q is neither tick=N nor epoch=N", w)
+			return fmt.Errorf("%s is neither tick=N nor epoch=N", quote(w))
 		}
 		if key == "tick" {
 			v.Tick = n
@@ -178,7 +178,7 @@ func (p *vectorParser) part(i int, word, rest string) error {
 	case "status":
 		n, err := strconv.ParseInt(rest, 0, 32)
 		if err != nil || n < 0 || n > 255 {
-			return fmt.Errorf("status is %q, must be 0 to 255; a negative one is: declined, or: fault bad_status", rest)
+			return fmt.Errorf("status is %s, must be 0 to 255; a negative one is: declined, or: fault bad_status", quote(rest))
 		}
 		v.Status = abi.Status(n)
 		v.answers = append(v.answers, i)
@@ -186,12 +186,13 @@ func (p *vectorParser) part(i int, word, rest string) error {
 		v.Declined, v.Status = true, abi.StatusDeclined
 		v.answers = append(v.answers, i)
 	case "fault":
-		if v.Fault = rest; rest == "" {
-			return errors.New("fault names no class; name one, trap or illegal_answer say")
+		if faultByte(rest) == 0 {
+			return fmt.Errorf("fault names the class %s; the classes are %s", quote(rest), faultNames())
 		}
+		v.Fault = rest
 		v.answers = append(v.answers, i)
 	default:
-		return fmt.Errorf("%q is none of vector, globals, in, out, status, declined, fault and fresh", word)
+		return fmt.Errorf("%s is none of vector, globals, in, out, status, declined, fault and fresh", quote(word))
 	}
 	return nil
 }
@@ -214,18 +215,18 @@ func (p *vectorParser) end() error {
 			f.put(v.Globals, uint64(p.countCandidates()))
 		}
 		if c := f.get(v.Globals); c > uint64(v.N) {
-			return fmt.Errorf("vector %q has %d candidates and %d input records", v.Name, c, v.N)
+			return fmt.Errorf("vector %s has %d candidates and %d input records", quote(v.Name), c, v.N)
 		}
 	}
 	v.NOut = v.Hook.Outs(v.N, v.Globals)
 	if v.Declined || v.Fault != "" {
 		if v.outGiven > 0 || v.Declined && v.Fault != "" {
-			return fmt.Errorf("vector %q expects two things at once: out records, declined and fault exclude each other", v.Name)
+			return fmt.Errorf("vector %s expects two things at once: out records, declined and fault exclude each other", quote(v.Name))
 		}
 		return nil
 	}
 	if v.outGiven != v.NOut && len(v.answers) > 0 {
-		return fmt.Errorf("vector %q has %d out records, the hook answers %d; sluice policy test --rewrite writes them", v.Name, v.outGiven, v.NOut)
+		return fmt.Errorf("vector %s has %d out records, the hook answers %d; sluice policy test --rewrite writes them", quote(v.Name), v.outGiven, v.NOut)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (f *File) Run(ctx context.Context, p *Policy) ([]Failure, error) {
 	for i := range f.Vectors {
 		v := &f.Vectors[i]
 		if !v.Answered() {
-			return failed, fmt.Errorf("%w: line %d: vector %q says no answer; add out lines, or have --rewrite write them", ErrVectors, v.Line, v.Name)
+			return failed, fmt.Errorf("%w: line %d: vector %s says no answer; add out lines, or have --rewrite write them", ErrVectors, v.Line, quote(v.Name))
 		}
 		s, err := v.ask(ctx, p)
 		if err != nil {

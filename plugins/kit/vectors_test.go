@@ -130,7 +130,8 @@ func TestVectorErrorsNameTheLine(t *testing.T) {
 		{"too few outs", "vector \"x\" gate\nin\nin\nout\n", "line 1: vector \"x\" has 1 out records, the hook answers 2"},
 		{"two things", "vector \"x\" gate\nin\nout\ndeclined\n", "line 1: vector \"x\" expects two things"},
 		{"negative status", "vector \"x\" gate\nin\nstatus -3\nout\n", "line 3: status is \"-3\""},
-		{"fault of no class", "vector \"x\" gate\nin\nfault\n", "line 3: fault names no class"},
+		{"fault of no class", "vector \"x\" gate\nin\nfault\n", "line 3: fault names the class \"\"; the classes are trap,"},
+		{"fault of an unknown class", "vector \"x\" gate\nin\nfault crash\n", "line 3: fault names the class \"crash\""},
 		{"fresh with more", "fresh start\n", "line 1: fresh stands alone"},
 		{"more candidates than records", "vector \"x\" admit\nglobals Candidates=2\nin\n", "line 1: vector \"x\" has 2 candidates and 1 input records"},
 	} {
@@ -154,6 +155,29 @@ func TestVectorErrorsNameTheLine(t *testing.T) {
 	}
 	if _, err := f.Run(context.Background(), p); !errors.Is(err, kit.ErrVectors) || !strings.Contains(err.Error(), "does not answer admit") {
 		t.Errorf("a hook that the policy lacks: %v", err)
+	}
+}
+
+// However much of a file is garbage, an error stays one line that can be read.
+func TestVectorErrorsQuoteLittle(t *testing.T) {
+	junk := strings.Repeat("\U000e0001", 100_000) // a rune that is quoted as ten bytes
+	for _, text := range []string{
+		"@\n", "@=1\n", "vector @\n", "vector \"@\"\n", "vector \"@\" gate\nin\nin\nout\n", "vector \"@\" gate\nin\nout\ndeclined\n",
+		"vector \"@\" admit\nglobals Candidates=2\nin\n", "vector \"x\" @\n", "vector \"x\" gate @\n", "vector \"x\" gate tick=@\n", "fresh @\n",
+		"vector \"x\" gate\n@\n", "vector \"x\" gate\nin @\n", "vector \"x\" gate\nin @=1\n", "vector \"x\" gate\nin ReqKey=@\n",
+		"vector \"x\" gate\nin RawPoll=@\n", "vector \"x\" gate\nin Flags=@\n", "vector \"x\" gate\nout Vote=@\n", "vector \"x\" gate\nstatus @\n",
+		"vector \"x\" gate\nfault @\n",
+	} {
+		for _, fill := range []string{junk, strings.Repeat("1", len(junk))} {
+			_, err := layout(t).ParseVectors(strings.ReplaceAll(text, "@", fill))
+			if !errors.Is(err, kit.ErrVectors) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "…") {
+				t.Errorf("%q: %.1200v", text, err)
+			}
+		}
+	}
+	_, err := kit.Scaffold(root(), "go", "gate", junk)
+	if !errors.Is(err, kit.ErrTemplate) || len(err.Error()) > 1000 {
+		t.Errorf("a long name: %.1200v", err)
 	}
 }
 
