@@ -14,7 +14,7 @@ func newPolicyABICommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abi",
 		Short: "Say which policy ABI this host supports",
-		Args:  cobra.NoArgs,
+		Args:  wantArgs(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			l, err := abiLayout()
 			if err != nil {

@@ -31,8 +31,8 @@ func newPolicyCheckCommand(env *environment) *cobra.Command {
 		Short: "Apply the loader's rules, then judge whether the policy is safe and lets every request end",
 		Long: `Apply the loader's rules, then judge whether the policy is safe and lets every request end: a gate is shown every
 state, and the policy is installed in random groups of one to three ranks in virtual time, with restores that are late
-or fail on one rank. In these runs no limit of the host ends a hold. Exit status 0: ok, warnings allowed; 1: refused,
-faulting or not live; 2: wrong input.`,
+or fail on one rank. In these runs no limit of the host ends a hold. Where nothing is wrong so far, each hook answers random
+batches while its memory is watched. Exit status 0: ok, warnings allowed; 1: refused, faulting or not live; 2: wrong input.`,
 		Args: wantArgs(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.runs < 1 || f.runs > 100_000 || f.patience < 1 || f.patience > 10_000_000 {

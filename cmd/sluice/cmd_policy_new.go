@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +23,24 @@ import (
 func newPolicyNewCommand(env *environment) *cobra.Command {
 	var language, hook string
 	cmd := &cobra.Command{
-		Use:   "new NAME",
-		Short: "Start a policy: a folder that builds at once, SDK, test and vectors included",
-		Args:  wantArgs(1, 1),
+		Use:   "new NAME | PATH",
+		Short: "Start a policy: a folder that builds at once, SDK and vectors included",
+		Long: `Start a policy: a folder with the policy of one hook in a few lines, golden vectors, a README and a copy of the SDK, and in
+Go a test. It builds at once, with its language's toolchain and no network.
+
+NAME makes the folder NAME here. PATH makes that folder, parents included; its last element names the policy. The folder
+must be new or empty. A name is a letter a-z, then letters a-z, digits, - and _.`,
+		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usage(errors.New("new policy: the name is empty; give a name, my-gate say, or a path that ends in one"))
+			}
 			dir := filepath.Clean(args[0])
-			files, err := kit.Scaffold(sluice.SDK, language, hook, filepath.Base(dir))
+			name, err := kit.PolicyName(dir)
+			if err != nil {
+				return usage(err)
+			}
+			files, err := kit.Scaffold(sluice.SDK, language, hook, name)
 			if err != nil {
 				return usage(err)
 			}
@@ -37,8 +50,8 @@ func newPolicyNewCommand(env *environment) *cobra.Command {
 			return say(env, fmt.Sprintf("%s: %d files, a policy for the hook %s in %s; next: cd %s && sluice policy build\n", dir, len(files), hook, language, dir))
 		},
 	}
-	cmd.Flags().StringVar(&language, "lang", "go", "one of "+strings.Join(kit.Languages(), ", "))
-	cmd.Flags().StringVar(&hook, "hook", "gate", "gate, reserve, admit or score")
+	cmd.Flags().StringVar(&language, "lang", "go", "the policy's language, one of "+strings.Join(kit.Languages(), ", "))
+	cmd.Flags().StringVar(&hook, "hook", "gate", "the hook that it answers: gate, reserve, admit or score")
 	return cmd
 }
 
@@ -47,7 +60,9 @@ func writeNew(dir string, files map[string][]byte) error {
 	old, err := os.ReadDir(dir)
 	switch {
 	case err == nil && len(old) > 0:
-		return fmt.Errorf("new policy: %s exists and is not empty; name another folder, or remove it", dir)
+		return fmt.Errorf("new policy: the folder %s exists and is not empty; name another, or empty it", dir)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("new policy: %s is, or lies below, a file; name another folder", dir)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("new policy: %w; name another folder", err)
 	}
@@ -66,8 +81,12 @@ func writeNew(dir string, files map[string][]byte) error {
 func newPolicyBuildCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build [FOLDER]",
-		Short: "Build a policy reproducibly and print command, file and hash",
-		Args:  wantArgs(0, 1),
+		Short: "Build a policy reproducibly and print command, file, size and hash",
+		Long: `Build the policy in FOLDER, the current one where none is given, and print command, file, size and hash. The language is
+known by the file: go.mod, policy.c, lib.rs, policy.ts or policy.zig. The command is run in the folder with a toolchain from
+PATH and writes a file there that is called after the folder; what the toolchain says goes to standard error. The same
+sources and toolchain give the same bytes in any folder.`,
+		Args: wantArgs(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) > 0 {

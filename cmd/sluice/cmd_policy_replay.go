@@ -19,7 +19,10 @@ func newPolicyReplayCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay BATCHES A.wasm [B.wasm]",
 		Short: "Ask one or two policies for answers to recorded batches and show the first tick at which they differ",
-		Args:  wantArgs(2, 3),
+		Long: `Ask one or two policies for answers to recorded batches, a file that sluice serve --record wrote, and show the first tick at
+which they differ: A from B, or A alone from the answers that were recorded. Exit status 0: they are the same; 1: they
+differ; 2: wrong input, a module that is refused or answers nothing of what was recorded included.`,
+		Args: wantArgs(2, 3),
 		RunE: func(c *cobra.Command, args []string) error {
 			var files []*policyFile
 			for _, path := range args[1:] {

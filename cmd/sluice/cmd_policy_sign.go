@@ -17,7 +17,7 @@ import (
 func newPolicyKeygenCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "keygen FILE",
-		Short: "Make a signing key: the secret into FILE, the public half on standard output",
+		Short: "Make a signing key: the secret into FILE, a new one, and the public half on standard output",
 		Args:  wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, err := signature.NewKey(rand.Reader)
@@ -51,12 +51,12 @@ func writeSecret(path string, text []byte) error {
 func newPolicySignCommand(env *environment) *cobra.Command {
 	var keyFile string
 	cmd := &cobra.Command{
-		Use:   "sign --key FILE FILE.wasm",
-		Short: "Sign a module: writes FILE.wasm.sig",
+		Use:   "sign --key KEYFILE FILE.wasm",
+		Short: "Sign a module: writes FILE.wasm.sig, or replaces it",
 		Args:  wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if keyFile == "" {
-				return usage(errors.New("sign needs --key FILE, a key that sluice policy keygen made"))
+				return usage(errors.New("sign needs --key KEYFILE, a key that sluice policy keygen made"))
 			}
 			text, err := readText(keyFile)
 			if err != nil {
@@ -80,7 +80,7 @@ func newPolicySignCommand(env *environment) *cobra.Command {
 			return say(env, fmt.Sprintf("%s\nkey %s\n", out, key.Public()))
 		},
 	}
-	cmd.Flags().StringVar(&keyFile, "key", "", "file with the secret key")
+	cmd.Flags().StringVar(&keyFile, "key", "", "file with the secret key, which policy keygen wrote")
 	return cmd
 }
 
@@ -112,12 +112,12 @@ func newPolicyVerifyCommand(env *environment) *cobra.Command {
 			return say(env, fmt.Sprintf("%s: signed by %s\n", args[0], key))
 		},
 	}
-	cmd.Flags().StringVar(&keyText, "key", "", "the public key that is trusted, as ed25519:..., or a file with one")
+	cmd.Flags().StringVar(&keyText, "key", "", "the public key that is trusted, as ed25519:..., or a file with nothing else in it")
 	cmd.Flags().StringVar(&sigFile, "signature", "", "file with the signature; empty: FILE.wasm"+signature.Extension)
 	return cmd
 }
 
-// publicKey reads a key, or the file that holds one: a public key alone, or what keygen wrote.
+// publicKey reads a key, or the file that holds one and nothing else. What keygen wrote is refused: it holds the secret.
 func publicKey(text string) (signature.PublicKey, error) {
 	if text == "" {
 		return signature.PublicKey{}, errors.New("verify needs --key, the public key that is trusted; sluice policy keygen prints one")

@@ -179,7 +179,15 @@ func TestPolicyNewRefuses(t *testing.T) {
 	}{
 		{"a bad name", []string{"new", "Bad.Name"}, "cannot be a module's"},
 		{"a bad language", []string{"new", "--lang", "cobol", "x"}, "use go, c, rust, assemblyscript, zig"},
-		{"a bad hook", []string{"new", "--hook", "gat", "x"}, "use admit, gate, reserve"},
+		{"a bad hook", []string{"new", "--hook", "gat", "x"}, "use admit, gate, reserve, score"},
+		{"a path to a bad name", []string{"new", filepath.Join(full, "Bad.Name")}, `the name "Bad.Name" cannot be a module's`},
+		{"a name that Go keeps", []string{"new", "sort"}, "use another, my-sort say"},
+		{"a very long name", []string{"new", strings.Repeat("n", 1000)}, `"` + strings.Repeat("n", 60) + `"… cannot be a module's`},
+		{"an empty name", []string{"new", ""}, "the name is empty; give a name"},
+		{"a file", []string{"new", filepath.Join(full, "x")}, "is, or lies below, a file; name another folder"},
+		{"below a file", []string{"new", filepath.Join(full, "x", "y")}, "is, or lies below, a file; name another folder"},
+		{"two names", []string{"new", "a", "b"}, "write sluice policy new NAME | PATH, or see"},
+		{"an argument of abi", []string{"abi", "x"}, `1 arguments for "abi"; write sluice policy abi`},
 		{"no policy to build", []string{"build", t.TempDir()}, "no policy here: want go.mod"},
 		{"no folder to build", []string{"build", filepath.Join(full, "nope")}, "no policy here: want go.mod"},
 	} {
@@ -194,6 +202,36 @@ func TestPolicyNewRefuses(t *testing.T) {
 	policyRun(t, exitOK, "new", dir)
 	if _, errs := policyRun(t, exitUsage, "new", dir); !strings.Contains(errs, "exists and is not empty") {
 		t.Errorf("a second time: %s", errs)
+	}
+}
+
+// A name makes a folder here, a path makes it there, and an empty folder may be the one. The last element names the policy.
+func TestPolicyNewMakesTheFolder(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "here")
+	if err := os.Mkdir(here, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(here)
+	for _, c := range []struct{ arg, folder, name string }{
+		{"mine", "mine", "mine"},
+		{"./deep/er/yours", "deep/er/yours", "yours"},
+		{"../beside/", "../beside", "beside"},
+		{filepath.Join(here, "whole"), "whole", "whole"},
+	} {
+		wantAll(t, first(policyRun(t, exitOK, "new", c.arg)), "next: cd "+filepath.Clean(c.arg)+" && sluice policy build")
+		text, err := os.ReadFile(filepath.Join(here, filepath.FromSlash(c.folder), "go.mod"))
+		if err != nil || !strings.HasPrefix(string(text), "module "+c.name+"\n") {
+			t.Errorf("%s: %v, %s", c.arg, err, text)
+		}
+	}
+	empty := filepath.Join(here, "empty")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(empty)
+	policyRun(t, exitOK, "new", "--lang", "c", ".")
+	if text, err := os.ReadFile(filepath.Join(empty, "README.md")); err != nil || !strings.HasPrefix(string(text), "# empty\n") {
+		t.Errorf("an empty folder: %v, %s", err, text)
 	}
 }
 
@@ -230,6 +268,10 @@ func TestPolicyTestShowsWhatDiffers(t *testing.T) {
 	write("vector \"ready\" gate\nin Raw=1\n")
 	_, errs = policyRun(t, exitUsage, "test", wasm, vectors)
 	wantAll(t, errs, "v.txt: vectors: line 2: GateRecord has no field \"Raw\"")
+	write(strings.Repeat("garbage", 100_000))
+	if _, errs = policyRun(t, exitUsage, "test", wasm, vectors); len(errs) > 1000 {
+		t.Errorf("an error of %d bytes", len(errs))
+	}
 	policyRun(t, exitUsage, "test", wasm, filepath.Join(t.TempDir(), "none.txt"))
 }
 

@@ -19,8 +19,9 @@ func newPolicyTestCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE.wasm VECTORS.txt",
 		Short: "Run golden vectors and show what differs, field by field",
-		Long:  "Run golden vectors and show what differs, field by field.\n\n" + kit.VectorHelp,
-		Args:  wantArgs(2, 2),
+		Long: "Run golden vectors and show what differs, field by field. Exit status 0: all are answered as expected; 1: some are not;\n" +
+			"2: wrong input, a module that is refused included.\n\n" + kit.VectorHelp,
+		Args: wantArgs(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.read(args[0]); err != nil {
 				return err
