@@ -15,9 +15,11 @@ type Answer struct {
 	Batch abi.Batch
 	// Native says that the native policy gave the answer and not the policy itself.
 	Native bool
+	// Held says that nobody gave the answer: the policy has failed, and by its OnFault nothing is decided in its place.
+	Held bool
 	// Status is what the policy returned: StatusOK, StatusDeclined, or 1 to 255 of its own.
 	Status abi.Status
-	// Fault is how the policy failed this tick, nil if it did not. The answer is then the native policy's.
+	// Fault is how the policy failed this tick, nil if it did not. The answer is then the native policy's, or held.
 	Fault *Fault
 	// Fuel is what the policy's own call spent; 0 where it was not called or is not metered.
 	Fuel uint64
@@ -30,7 +32,8 @@ type metered interface{ Spent() uint64 }
 type Stats struct {
 	Calls    uint64               // ticks in which an answer was asked for
 	Native   uint64               // of those, answered by the native policy instead of the policy
-	Declined uint64               // of those, because the policy declined
+	Held     uint64               // of those, answered by nobody: see OnFaultHold
+	Declined uint64               // of those answered by the native policy, because the policy declined
 	Custom   uint64               // answers with a status of 1 to 255
 	Faults   [faultClasses]uint64 // by class, in the order of FaultClasses
 }
@@ -51,6 +54,7 @@ type Runner struct {
 	policy   string
 	slot     *Slot // nil: the native policy is the policy
 	fallback Caller
+	hold     Caller // nil: fallback answers after a fault too
 	disabled bool
 	stats    Stats
 	out      []byte   // the policy's output records, copied out of its memory before they are judged
@@ -78,6 +82,15 @@ func (r *Runner) Policy() string { return r.policy }
 
 // Stats is the counters so far.
 func (r *Runner) Stats() Stats { return r.stats }
+
+// SetOnFault says who answers while the policy has failed and has no successor in use; OnFaultNative until it is called. A
+// score policy's fault changes no key either way.
+func (r *Runner) SetOnFault(o OnFault) {
+	r.hold = nil
+	if o == OnFaultHold && r.hook != abi.Score {
+		r.hold = NewNative(holdPolicy())
+	}
+}
 
 // Disable makes the native policy answer from the next Run on: the quarantine that the ranks agreed on.
 func (r *Runner) Disable() { r.disabled = true }
@@ -131,6 +144,7 @@ func (r *Runner) Run(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (A
 	}
 	r.stats.Calls++
 	var a Answer
+	held := r.hold != nil && r.slot != nil && !r.disabled
 	if c := r.caller(); c != nil {
 		status, err := r.ask(c, tick, epoch, n, nOut, encode)
 		a.Status = status
@@ -148,7 +162,16 @@ func (r *Runner) Run(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (A
 			return a, nil
 		default:
 			r.stats.Declined++
+			held = false
 		}
+	}
+	if held {
+		if _, err := r.ask(r.hold, tick, epoch, n, nOut, encode); err != nil {
+			return Answer{}, fmt.Errorf("hold of %s: %w", r.hook, err)
+		}
+		a.Batch.Out, a.Held = r.out, true
+		r.stats.Held++
+		return a, nil
 	}
 	if _, err := r.ask(r.fallback, tick, epoch, n, nOut, encode); err != nil {
 		return Answer{}, fmt.Errorf("native %s policy: %w", r.hook, err)

@@ -28,6 +28,9 @@ type Spec struct {
 	// MemoryPages is the most memory of an instance of Module, in pages of 64 KiB, up to MaxMemoryPages; 0 means the
 	// host's default. Hooks share an instance where their limits are the same.
 	MemoryPages uint32
+	// OnFault says who answers while the policy has failed and has no successor in use. Of admit that is the scheduler's
+	// to say, for all ranks at once; the two must be told the same.
+	OnFault OnFault
 	// Pin says which bytes may be Module. A shipped policy is part of this binary and is not held to it.
 	Pin Pin
 	// Signature is the content of Module's signature file, for the Pin's key; empty where there is none.
@@ -209,7 +212,11 @@ func (b *setBuilder) runner(ctx context.Context, hook abi.Hook) (*Runner, error)
 		return nil, err
 	}
 	b.set.infos = append(b.set.infos, info)
-	return NewRunner(hook, info.Name, slot, fallback)
+	r, err := NewRunner(hook, info.Name, slot, fallback)
+	if err == nil {
+		r.SetOnFault(s.OnFault)
+	}
+	return r, err
 }
 
 // slot finds or makes the instances that answer a spec in WebAssembly.

@@ -24,7 +24,7 @@ import (
 //	36 input: the batch up to its output records, so header, globals and input records
 //	   answer: the output records
 //
-// Flag bit 0: the native policy gave the answer. A file that ends inside a frame was cut; every frame before is whole.
+// Flag bit 0: the policy itself did not give the answer. A file that ends inside a frame was cut; every frame before is whole.
 const (
 	recordMagic = "SLBATCH1"
 	frameHead   = 8
@@ -47,7 +47,7 @@ type Frame struct {
 	Rank   uint32
 	Hook   abi.Hook
 	Class  abi.Class // of the instance that answered
-	Native bool      // the native policy gave the answer, not the policy
+	Native bool      // the policy itself did not give the answer: the native one did, or it was held
 	Fault  string    // class of the policy's fault, empty for none
 	Status abi.Status
 	Fuel   uint64 // of the policy's call; 0 where it is not known
@@ -273,7 +273,7 @@ func (r *Recorder) Run(runner *plugins.Runner, tick, epoch uint64, n, nOut int, 
 	if a.Fault != nil {
 		fault = a.Fault.Class.String()
 	}
-	r.Output(Frame{Tick: tick, Hook: runner.Hook(), Native: a.Native, Fault: fault, Status: a.Status, Fuel: a.Fuel, Answer: a.Batch.Out})
+	r.Output(Frame{Tick: tick, Hook: runner.Hook(), Native: a.Native || a.Held, Fault: fault, Status: a.Status, Fuel: a.Fuel, Answer: a.Batch.Out})
 	return a, nil
 }
 

@@ -7,8 +7,8 @@ import (
 
 // Hook answers the batches of one policy hook on one rank.
 type Hook interface {
-	// Ask has encode fill a fresh batch and returns it answered. valid is false when the policy faulted; for
-	// gate and reserve the answers are then the native policy's, for admit and score they count for nothing.
+	// Ask has encode fill a fresh batch and returns it answered. valid is false when the policy faulted; for gate and
+	// reserve the answers are then the native policy's, or hold what they can, for admit and score they count for nothing.
 	Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (b abi.Batch, valid bool)
 	// Generation is the generation of the instance that is ready to answer.
 	Generation() uint64

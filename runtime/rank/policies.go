@@ -120,7 +120,11 @@ func (h *runner) Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (a
 		return abi.Batch{}, false
 	}
 	if a.Fault != nil {
-		h.log.Warn("policy fault, the native policy answered", "tick", tick, "fault", a.Fault.Error())
+		who := "policy fault, the native policy answered"
+		if a.Held {
+			who = "policy fault, nothing is decided until its successor answers"
+		}
+		h.log.Warn(who, "tick", tick, "fault", a.Fault.Error())
 	}
 	return a.Batch, a.Fault == nil
 }
