@@ -69,7 +69,20 @@ func TestEmbeddedFileExplainsEveryKey(t *testing.T) {
 		}
 		comments = ""
 	}
+	inline := map[string]bool{}
+	for _, s := range config.InlineTables() {
+		inline[s.Name] = true
+		if !strings.Contains(explained[s.Name], s.Doc) {
+			t.Errorf("%s: config.toml says %q, the table says %q", s.Name, explained[s.Name], s.Doc)
+		}
+	}
 	for _, k := range config.Keys() {
+		if inline[k.Section()] {
+			if text := k.Leaf() + ": " + k.Doc; !strings.Contains(explained[k.Section()], text) {
+				t.Errorf("%s: config.toml says %q, the table says %q", k.Section(), explained[k.Section()], text)
+			}
+			continue
+		}
 		if !strings.Contains(explained[k.Name], k.Doc) {
 			t.Errorf("%s: config.toml says %q, the table says %q", k.Name, explained[k.Name], k.Doc)
 		}
@@ -83,7 +96,7 @@ func TestEmbeddedFileExplainsEveryKey(t *testing.T) {
 
 func TestTableOfKeysIsSound(t *testing.T) {
 	sections := map[string]bool{}
-	for _, s := range config.Sections() {
+	for _, s := range append(config.Sections(), config.InlineTables()...) {
 		sections[s.Name] = true
 	}
 	names, envs := map[string]bool{}, map[string]bool{}

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Config is one complete, checked configuration. Keys documents units and ranges of every field; sizes are in bytes,
 // lengths in tokens, ages in ticks of the scheduler.
@@ -72,7 +75,7 @@ type Router struct {
 	Retries int
 }
 
-// Policy names the policy of each hook and says when a misbehaving one is quarantined.
+// Policy names the policy of each hook and says when a misbehaving one is quarantined where its own section does not.
 type Policy struct {
 	QuarantineFaults      int
 	QuarantineWindowTicks int
@@ -101,15 +104,31 @@ type Hook struct {
 	FuelBase, FuelPerRecord int
 	// MemoryPages is the most memory of an instance of the module at Path, in pages of 64 KiB; 0 is the host's default.
 	MemoryPages int
-	// OnFault is OnFaultNative.
+	// OnFault is OnFaultNative or OnFaultHold.
 	OnFault string
+	// Quarantine is when this policy is quarantined. Policy.QuarantineOf fills in what it leaves out.
+	Quarantine Quarantine
+}
+
+// Quarantine says how many faults within how many ticks quarantine a policy. 0 leaves it to [policy].
+type Quarantine struct {
+	Faults      int
+	WindowTicks int
+}
+
+// QuarantineOf is when the policy of h, one of p's hooks, is quarantined: as its own section says, else as [policy] does.
+func (p *Policy) QuarantineOf(h *Hook) Quarantine {
+	return Quarantine{cmp.Or(h.Quarantine.Faults, p.QuarantineFaults), cmp.Or(h.Quarantine.WindowTicks, p.QuarantineWindowTicks)}
 }
 
 // PlainLRU says whether h, as the score policy, orders nothing but by the last use, which the cache does by itself.
 func (h *Hook) PlainLRU() bool { return h.Path == "" && h.Builtin == "lru" }
 
-// OnFaultNative has the native policy answer in the tick in which the policy faults.
-const OnFaultNative = "native"
+// Who answers from the tick in which a policy faults until it is back.
+const (
+	OnFaultNative = "native" // the native policy
+	OnFaultHold   = "hold"   // nobody: nothing is decided meanwhile
+)
 
 // The engines that can run a policy.
 const (

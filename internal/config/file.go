@@ -116,12 +116,22 @@ func (l *loader) walk(tree map[string]any, above []string, big map[string]number
 			if sub, ok := v.(map[string]any); ok {
 				l.walk(sub, path, big)
 			} else {
-				l.report(line, text, fmt.Sprintf("%s is a section and not a value, is %s; write [%s] and its keys below", text, describe(v), text))
+				l.report(line, text, text+notATable(text, v))
 			}
 			continue
 		}
 		l.unknown(path, line, v)
 	}
+}
+
+// notATable says what is wrong with a value in the place of a section or an inline table.
+func notATable(name string, v any) string {
+	for _, t := range inlineTables() {
+		if t.Name == name {
+			return fmt.Sprintf(" must be a table, is %s; write its keys in braces, such as %s", describe(v), quarantineExample)
+		}
+	}
+	return fmt.Sprintf(" is a section and not a value, is %s; write [%s] and its keys below", describe(v), name)
 }
 
 // unknown reports a key that is none, or a section that is none together with every key in it.
@@ -137,7 +147,13 @@ func (l *loader) unknown(path []string, line int, v any) {
 	for _, s := range sections() {
 		names = append(names, s.Name)
 	}
-	if best, close := Nearest(strings.Join(path, "."), names); close {
+	var inline []string
+	for _, t := range inlineTables() {
+		inline = append(inline, t.Name)
+	}
+	if best, close := Nearest(strings.Join(path, "."), inline); close && len(path) > 2 {
+		hint = "did you mean " + best + "?"
+	} else if best, close := Nearest(strings.Join(path, "."), names); close {
 		hint = "did you mean [" + best + "]?"
 	} else if key, close := nearestKey(path); close {
 		hint = "did you mean the key " + key + "?"

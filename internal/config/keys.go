@@ -19,6 +19,16 @@ func sections() []Section {
 	}
 }
 
+// inlineTables are the tables that stand within their section, as one value.
+func inlineTables() []Section {
+	var out []Section
+	for _, hook := range []string{"gate", "reserve", "admit", "score"} {
+		out = append(out, Section{"policy." + hook + ".quarantine", "When the policy is quarantined, such as " + quarantineExample +
+			": out of use on all ranks, with the native one in its place. What is left out is as in [policy]."})
+	}
+	return out
+}
+
 // keys is the one table that file, flags, environment, help texts and the annotated file come from.
 func keys() []Key {
 	out := []Key{
@@ -102,9 +112,9 @@ func keys() []Key {
 			"Times that a request failed with a retryable status is sent again before its client hears of it."),
 
 		intKey("policy.quarantine_faults", 3, 1, 1000, func(c *Config) *int { return &c.Policy.QuarantineFaults },
-			"Faults within quarantine_window_ticks that quarantine a policy on all ranks."),
+			"Faults within quarantine_window_ticks that quarantine a policy on all ranks, where its own section does not say."),
 		intKey("policy.quarantine_window_ticks", 1000, 1, maxTicks, func(c *Config) *int { return &c.Policy.QuarantineWindowTicks },
-			"Ticks over which faults are counted."),
+			"Ticks over which faults are counted, where the policy's own section does not say."),
 	}
 	out = append(out, hookKeys("policy.gate", "restore-gated", []string{"restore-gated", "pending-only", "ungated"},
 		func(c *Config) *Hook { return &c.Policy.Gate })...)
@@ -145,9 +155,19 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 			"Fuel that each record of a call adds; 0 is the default, 10000."),
 		intKey(section+".memory_pages", 0, 0, 65536, func(c *Config) *int { return &hook(c).MemoryPages },
 			"Most memory of an instance of the module at path, in pages of 64 KiB; 0 is the default, 1024."),
-		enumKey(section+".on_fault", OnFaultNative, []string{OnFaultNative}, func(c *Config) *string { return &hook(c).OnFault },
-			`Who answers when the policy faults: "native", the shipped policy in plain Go, in the same tick.`),
+		enumKey(section+".on_fault", OnFaultNative, []string{OnFaultNative, OnFaultHold}, func(c *Config) *string { return &hook(c).OnFault },
+			onFaultDoc),
+		optionalIntKey(section+".quarantine.faults", 1, 1000, func(c *Config) *int { return &hook(c).Quarantine.Faults },
+			"Faults within window_ticks that quarantine the policy."),
+		optionalIntKey(section+".quarantine.window_ticks", 1, maxTicks, func(c *Config) *int { return &hook(c).Quarantine.WindowTicks },
+			"Ticks over which its faults are counted."),
 		tableKey(section+".config", func(c *Config) *[]byte { return &hook(c).Config },
 			"The policy's own settings: any keys, handed to it as JSON."),
 	}
 }
+
+const quarantineExample = "{ faults = 3, window_ticks = 1000 }"
+
+const onFaultDoc = `Who answers from the tick in which the policy faults until it is back: "native", the shipped policy in plain Go, ` +
+	`or "hold", nobody: gate lets nothing become ready, reserve holds everything back, admit defers everything. ` +
+	`hold_ticks, starve_ticks and the quarantine end a hold. A fault of score changes no key either way.`

@@ -78,7 +78,7 @@ func newLoader() *loader {
 		l.byName[k.Name], l.byEnv[k.Env()] = i, i
 		l.given[i][levelDefault] = setting{set: true, source: "default", value: k.def}
 	}
-	for _, s := range sections() {
+	for _, s := range append(sections(), inlineTables()...) {
 		l.sections[s.Name] = true
 	}
 	return l

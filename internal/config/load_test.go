@@ -99,7 +99,21 @@ func TestProblemsOfAFile(t *testing.T) {
 		{"memory pages", "[policy.gate]\npath = \"a.wasm\"\nmemory_pages = 65537\n", []string{`c.toml:3: policy.gate.memory_pages is 65537, allowed is 0 to 65536`}},
 		{"fuel below zero", "[policy.reserve]\nfuel_base = -1\nfuel_per_record = 1000000001\n", []string{
 			"c.toml:2: policy.reserve.fuel_base is -1, allowed is 0 to 1000000000", "c.toml:3: policy.reserve.fuel_per_record is 1000000001, allowed is 0 to 1000000000"}},
-		{"on_fault that is not offered", "[policy.gate]\non_fault = \"nativ\"\n", []string{`c.toml:2: policy.gate.on_fault is "nativ", must be one of native; did you mean "native"?`}},
+		{"on_fault that is not offered", "[policy.gate]\non_fault = \"nativ\"\n", []string{`c.toml:2: policy.gate.on_fault is "nativ", must be one of native, hold; did you mean "native"?`}},
+		{"on_fault of another type", "[policy.admit]\non_fault = true\n", []string{`c.toml:2: policy.admit.on_fault must be one of a few names, is true`}},
+		{"quarantine that is no table", "[policy.gate]\nquarantine = 0\n", []string{"c.toml:2: policy.gate.quarantine must be a table, is the integer 0; write its keys in braces, such as { faults = 3, window_ticks = 1000 }"}},
+		{"quarantine as a list", "[[policy.gate.quarantine]]\nfaults = 3\n", []string{"c.toml:1: policy.gate.quarantine must be a table, is an array of tables; write its keys in braces"}},
+		{"quarantine of nothing", "[policy.gate]\non_fault = \"hold\"\nquarantine = { faults = 0, window_ticks = 0 }\n", []string{
+			"c.toml:3: policy.gate.quarantine.faults is 0, allowed is 1 to 1000", "c.toml:3: policy.gate.quarantine.window_ticks is 0, allowed is 1 to 1000000000"}},
+		{"quarantine below zero", "[policy.score]\nquarantine = { faults = -3 }\n", []string{"c.toml:2: policy.score.quarantine.faults is -3, allowed is 1 to 1000"}},
+		{"quarantine above the range", "[policy.reserve.quarantine]\nwindow_ticks = 1000000001\nfaults = 99999999999999999999\n", []string{
+			"c.toml:2: policy.reserve.quarantine.window_ticks is 1000000001, allowed is 1 to 1000000000", "c.toml:3: policy.reserve.quarantine.faults is 99999999999999999999, allowed is 1 to 1000"}},
+		{"quarantine of other types", "[policy.gate]\nquarantine = { faults = \"3\", window_ticks = 1.5 }\n", []string{
+			`c.toml:2: policy.gate.quarantine.faults must be an integer, is the string "3"`, "c.toml:2: policy.gate.quarantine.window_ticks must be an integer, is the number 1.5"}},
+		{"unknown keys of quarantine", "[policy.gate]\nquarantine = { fault = 3, ticks = 4 }\n", []string{
+			"c.toml:2: unknown key policy.gate.quarantine.fault; did you mean policy.gate.quarantine.faults?", "c.toml:2: unknown key policy.gate.quarantine.ticks; "}},
+		{"misspelt quarantine", "[policy.gate]\nquarantin = { faults = 3 }\n", []string{
+			"c.toml:2: unknown section [policy.gate.quarantin]; did you mean policy.gate.quarantine?", "c.toml:2: unknown key policy.gate.quarantin.faults; did you mean policy.gate.quarantine.faults?"}},
 		{"misspelt limits", "[policy.gate]\nfuel_bse = 1\nmemory_page = 1\nsha265 = \"\"\n", []string{"c.toml:2: unknown key policy.gate.fuel_bse; did you mean policy.gate.fuel_base?",
 			"c.toml:3: unknown key policy.gate.memory_page; did you mean policy.gate.memory_pages?", "c.toml:4: unknown key policy.gate.sha265; did you mean policy.gate.sha256?"}},
 		{"less than two pages", "[decode]\npage_size = 64\nmax_total_tokens = 127\nreserved_decode_tokens = 0\n", []string{"c.toml:3: decode.max_total_tokens is 127, but L1 needs at least two pages of decode.page_size (64); write 128 or more"}},
@@ -291,6 +305,38 @@ func TestPinsAndLimits(t *testing.T) {
 	flags["policy.gate.sha256"], flags["policy.gate.key"], flags["policy.gate.memory_pages"] = "", "", "0"
 	if g := mustLoad(t, Sources{FileName: "c.toml", File: file, Flags: flags}).Policy.Gate; g.Builtin != "ungated" || g.SHA256 != "" || g.Key != "" {
 		t.Errorf("after the pins were taken back: %+v", g)
+	}
+}
+
+// What a hook's quarantine leaves out is as in [policy], from wherever either comes, and an emptied text takes a value back.
+func TestQuarantineOfAHook(t *testing.T) {
+	file := []byte("[policy]\nquarantine_faults = 7\n[policy.gate]\non_fault = \"hold\"\nquarantine = { faults = 2, window_ticks = 50 }\n[policy.admit]\nquarantine.window_ticks = 9\n")
+	cfg := mustLoad(t, Sources{FileName: "c.toml", File: file, Environ: []string{"SLUICE_POLICY_QUARANTINE_WINDOW_TICKS=600"},
+		Flags: map[string]string{"policy.score.quarantine.faults": "4", "policy.gate.quarantine.window_ticks": ""}})
+	p := &cfg.Policy
+	for _, c := range []struct {
+		name      string
+		hook      *Hook
+		own, want Quarantine
+		onFault   string
+	}{
+		{"gate", &p.Gate, Quarantine{Faults: 2}, Quarantine{2, 600}, OnFaultHold},
+		{"reserve", &p.Reserve, Quarantine{}, Quarantine{7, 600}, OnFaultNative},
+		{"admit", &p.Admit, Quarantine{WindowTicks: 9}, Quarantine{7, 9}, OnFaultNative},
+		{"score", &p.Score, Quarantine{Faults: 4}, Quarantine{4, 600}, OnFaultNative},
+	} {
+		if got := p.QuarantineOf(c.hook); c.hook.Quarantine != c.own || got != c.want || c.hook.OnFault != c.onFault {
+			t.Errorf("%s: own %+v, in force %+v, on_fault %q; want %+v, %+v, %q", c.name, c.hook.Quarantine, got, c.hook.OnFault, c.own, c.want, c.onFault)
+		}
+	}
+	_, text, err := printAndReload(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"on_fault = \"hold\"\nquarantine = { faults = 2 }\n", "quarantine = {}\n", "quarantine = { window_ticks = 9 }\n"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("printed without %q:\n%s", line, text)
+		}
 	}
 }
 

@@ -52,12 +52,46 @@ func (c *Config) write(w io.Writer, annotate bool) error {
 			}
 			fmt.Fprintf(&b, "%s = %s\n", k.Leaf(), format(k, k.get(c)))
 		}
+		for _, t := range inlineTables() {
+			if parent, leaf := cutLast(t.Name); parent == s.Name {
+				c.writeInline(&b, t, leaf, annotate)
+			}
+		}
 		b.WriteString(tables.String())
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
+}
+
+// writeInline writes an inline table with those of its keys that are set.
+func (c *Config) writeInline(b *strings.Builder, t Section, leaf string, annotate bool) {
+	text, doc := "", t.Doc
+	for _, k := range keys() {
+		if k.Section() != t.Name {
+			continue
+		}
+		doc += " " + k.Leaf() + ": " + k.Doc + rangeNote(k)
+		if v := k.get(c); v != k.def {
+			if text != "" {
+				text += ","
+			}
+			text += " " + k.Leaf() + " = " + format(k, v)
+		}
+	}
+	if annotate {
+		comment(b, doc)
+	}
+	if text != "" {
+		text += " "
+	}
+	fmt.Fprintf(b, "%s = {%s}\n", leaf, text)
+}
+
+func cutLast(name string) (parent, leaf string) {
+	i := strings.LastIndexByte(name, '.')
+	return name[:i], name[i+1:]
 }
 
 // writeTable writes a policy's table, which has to follow the plain keys of its section.

@@ -33,6 +33,9 @@ func drawValue(t *rapid.T, k Key) any {
 	case KindEnum:
 		return rapid.SampledFrom(k.Enum).Draw(t, k.Name)
 	case KindInt:
+		if k.optional && rapid.Bool().Draw(t, k.Name+" is set") {
+			return 0
+		}
 		return int(rapid.Int64Range(k.low, k.high).Draw(t, k.Name))
 	case KindFloat:
 		f := rapid.Float64Range(k.flow, k.fhigh).Draw(t, k.Name)

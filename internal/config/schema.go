@@ -61,6 +61,7 @@ type Key struct {
 	low, high   int64   // for KindInt, KindDuration (ns) and KindSize (bytes)
 	flow, fhigh float64 // for KindFloat
 	openLow     bool    // flow itself is not allowed
+	optional    bool    // 0, or no text, is not set
 	check       func(string) string
 	get         func(*Config) any
 	set         func(*Config, any)
@@ -72,7 +73,7 @@ func (k Key) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 }
 
-// Section is the table that holds the key, such as "policy.gate".
+// Section is the table that holds the key, such as "policy.gate", or the inline table "policy.gate.quarantine".
 func (k Key) Section() string { return k.Name[:strings.LastIndexByte(k.Name, '.')] }
 
 // Leaf is the key's name within its section.
@@ -89,8 +90,11 @@ const envPrefix = "SLUICE_"
 // Keys returns the table of all keys in the order of the file. The caller may change the slice, not what it refers to.
 func Keys() []Key { return keys() }
 
-// Sections returns the tables of the file, in order.
+// Sections returns the tables of the file, in order, without those written inline.
 func Sections() []Section { return sections() }
+
+// InlineTables returns the tables that stand within their section as one value, { key = value, ... }.
+func InlineTables() []Section { return inlineTables() }
 
 // Default is the configuration with every key at its default.
 func Default() *Config {
@@ -120,6 +124,13 @@ func enumKey(name, def string, enum []string, field func(*Config) *string, doc s
 
 func intKey(name string, def, low, high int, field func(*Config) *int, doc string) Key {
 	return finish(Key{Name: name, Kind: KindInt, Doc: doc, low: int64(low), high: int64(high)}, def, field)
+}
+
+// optionalIntKey is an integer that need not be set; its field is 0 then, and its text empty.
+func optionalIntKey(name string, low, high int, field func(*Config) *int, doc string) Key {
+	k := intKey(name, 0, low, high, field, doc)
+	k.optional, k.Default = true, ""
+	return k
 }
 
 func floatKey(name string, def, low, high float64, openLow bool, field func(*Config) *float64, doc string) Key {

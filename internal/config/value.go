@@ -72,6 +72,9 @@ func (k Key) fromText(s string) (any, string) {
 		}
 		return k.judge(s)
 	case KindInt:
+		if s == "" && k.optional {
+			return 0, ""
+		}
 		if !integerLiteral(s) {
 			return nil, fmt.Sprintf("must be an integer, is %q", clip(s))
 		}
