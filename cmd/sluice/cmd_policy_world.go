@@ -63,7 +63,7 @@ func drawRun(seed uint64) *liveRun {
 	s := schedule.Config{Ranks: ranks, PageSize: 1 + r.IntN(8), L1Pages: 16 + r.IntN(48), MaxRunning: 2 + r.IntN(8), MetadataSlots: 2 + r.IntN(8),
 		MaxNewTokens: 4 + r.IntN(16), MaxQueue: 1024, ReservedDecodeTokens: oneOf(r, 0, 0, 4), Overcommit: oneOf(r, 1, 1, 0.5),
 		HoldTicks: noLimit, StarveTicks: noLimit, AdmitWindow: oneOf(r, 4, 64), Operations: oneOf(r, 2, 4, 16), LoadFailures: 1 + r.IntN(3),
-		QuarantineFaults: noLimit, QuarantineWindow: noLimit, IngressSlice: 4096, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
+		Quarantine: schedule.QuarantineAll(noLimit, noLimit), IngressSlice: 4096, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
 	s.L2Pages = s.L1Pages * oneOf(r, 1, 2, 4)
 	l := &liveRun{seed: seed, rng: r}
 	pace := transfer.Pace{Each: time.Duration(r.IntN(4)) * liveTick, Jitter: time.Duration(r.IntN(8)) * liveTick, Seed: seed}

@@ -135,7 +135,7 @@ func (l *logBuffer) String() string {
 func testSchedule() schedule.Config {
 	return schedule.Config{Ranks: 2, PageSize: 4, L1Pages: 64, L2Pages: 128, MaxRunning: 8, MetadataSlots: 8, MaxNewTokens: 64,
 		MaxQueue: 1024, Overcommit: 1, HoldTicks: 1000, StarveTicks: 1000, AdmitWindow: 64, Operations: 16, LoadFailures: 3,
-		QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 16, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
+		Quarantine: schedule.QuarantineAll(3, 1000), IngressSlice: 1 << 16, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
 }
 
 func newRig(t testing.TB, change func(*Options)) *rig {

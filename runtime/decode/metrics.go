@@ -17,6 +17,7 @@ type collector struct {
 
 	ticks, collectives, bytes, hit, input, output, finished, failed   *prometheus.Desc
 	restores, restoresFailed, retractions, rails, faults, quarantined *prometheus.Desc
+	admitHeld                                                         *prometheus.Desc
 	loadBack, backup, checksums, queue, pages                         *prometheus.Desc
 	effectErrors, stepErrors, disagreed, refusedBackups, dropped      *prometheus.Desc
 	epoch                                                             *prometheus.Desc
@@ -46,6 +47,7 @@ func newCollector(in *Instance) *collector {
 	c.rails = desc("rails_tripped_total", "Policy answers that a rail did not let stand, over all ranks.", "rail")
 	c.faults = desc("policy_faults_total", "Ticks in which a hook's answer was no good on some rank.", "hook")
 	c.quarantined = desc("policy_quarantined", "1 while the hook's policy is out of use on all ranks.", "hook")
+	c.admitHeld = desc("policy_admit_held_total", "Ticks in which a fault of the admit policy deferred every candidate, by its on_fault.")
 	c.loadBack = desc("load_back_tokens_total", "Tokens brought back from L2 to L1, by rank.", "rank")
 	c.backup = desc("backup_tokens_total", "Tokens written through from L1 to L2, by rank.", "rank")
 	c.checksums = desc("checksum_failures_total", "Copies that brought other bytes than had left L1, by rank.", "rank")
@@ -126,6 +128,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(c.quarantined, out, h.String())
 	}
+	counter(c.admitHeld, t.admitHeld)
 	for r := range t.loadBack {
 		label := strconv.Itoa(r)
 		counter(c.loadBack, t.loadBack[r], label)

@@ -13,6 +13,7 @@ import (
 	"sluice/plugins"
 	"sluice/plugins/standard"
 	"sluice/runtime/rank"
+	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
 
@@ -20,7 +21,7 @@ import (
 type PolicyOptions struct {
 	Host  *plugins.Host
 	Info  abi.HostInfo   // the same on all ranks
-	Specs []plugins.Spec // at the start
+	Specs []plugins.Spec // at the start; who answers after a fault is as the schedule's HoldOnFault says
 	// Deadline is how long the ranks may take to switch, on the instance's clock. 0: 10 s.
 	Deadline time.Duration
 	// Recorder is what takes down the answers of a rank's policies, the same for all sets that the rank has one after the
@@ -137,6 +138,14 @@ func (p *policies) free(ranks []*rank.Policies) {
 // build makes the instances of a choice of policies, one set a rank. It takes as long as compiling does.
 func (p *policies) build(ctx context.Context, specs []plugins.Spec) ([]*rank.Policies, []plugins.Info, error) {
 	var ranks []*rank.Policies
+	specs = slices.Clone(specs)
+	for i := range specs {
+		// Fixed when the group forms, as part of what the ranks compare; nobody who stages a policy can change it.
+		specs[i].OnFault = plugins.OnFaultNative
+		if p.in.o.Schedule.HoldOnFault[schedule.Lane(specs[i].Hook)] {
+			specs[i].OnFault = plugins.OnFaultHold
+		}
+	}
 	for r := range p.in.o.Schedule.Ranks {
 		set, err := p.o.Host.NewSet(ctx, specs, p.o.Info)
 		if err != nil {

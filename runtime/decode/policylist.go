@@ -122,7 +122,7 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 			}
 			n := &sum[i]
 			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
-				Native: n.Native, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i]}
+				Native: n.Native, Held: n.Held, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i]}
 			for class, count := range n.Faults {
 				if count > 0 {
 					k.Faults[plugins.FaultClass(class).String()] = count
@@ -138,6 +138,7 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 func addStats(sum, n *plugins.Stats) {
 	sum.Calls += n.Calls
 	sum.Native += n.Native
+	sum.Held += n.Held
 	sum.Declined += n.Declined
 	sum.Custom += n.Custom
 	for i := range n.Faults {

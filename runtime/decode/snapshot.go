@@ -88,6 +88,7 @@ type tally struct {
 	modelDisagreed              uint64
 	rails                       [schedule.NumRails]uint64
 	faults                      [numHooks]uint64
+	admitHeld                   uint64
 	loadBack, backup, checksums []uint64 // by rank
 	effectErrors, stepErrors    uint64
 	droppedCopies               uint64
@@ -141,6 +142,7 @@ func (t *tally) addReplicated(s *snapshot) {
 	t.backupsRefused += c.BackupsRefused
 	t.modelDisagreed += c.ModelDisagreed
 	t.droppedCopies += c.DroppedCopies
+	t.admitHeld += c.AdmitHeld
 	for r, n := range c.Rails {
 		t.rails[r] += n
 	}

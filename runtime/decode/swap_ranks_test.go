@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
 
@@ -33,7 +34,7 @@ func (s *stepper) before(rank int, _ uint64) {
 func TestRollbackIsWarmAndTakesOneTick(t *testing.T) {
 	r := newSwapRig(t, func(o *Options) {
 		o.Deadline, o.Pace = patience, time.Millisecond
-		o.Schedule.QuarantineFaults = 1 << 20
+		o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
 	})
 	const trapAt, leaveAt = 300, 200 // calls on each of two ranks
 	if _, err := r.Rollback(context.Background()); !errors.Is(err, server.ErrPolicyConflict) || !strings.Contains(err.Error(), "nothing to roll back to") {

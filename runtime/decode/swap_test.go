@@ -15,6 +15,7 @@ import (
 
 	"sluice/abi"
 	"sluice/plugins"
+	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
 
@@ -223,7 +224,7 @@ func TestPushesOfTheSameBytes(t *testing.T) {
 // S24: a policy that traps is answered for in that tick, and a fresh instance goes on; a refused configuration afterwards
 // takes nothing away from a push of the same bytes with the old one.
 func TestTrapsDoNotLatch(t *testing.T) {
-	r := newSwapRig(t, func(o *Options) { o.Schedule.QuarantineFaults = 1 << 20 })
+	r := newSwapRig(t, func(o *Options) { o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000) })
 	r.wire.set(func(w *wire) { w.slow = true })
 	live := r.submit("live", 10, 5)
 	m := reserveModule(trapsOnCall(5), refusesConfig())
@@ -246,7 +247,7 @@ func TestTrapsDoNotLatch(t *testing.T) {
 
 // A quarantined policy is out of use until another takes its place, which starts with a clean sheet.
 func TestSwapReplacesAQuarantinedPolicy(t *testing.T) {
-	r := newSwapRig(t, func(o *Options) { o.Schedule.QuarantineFaults = 2 })
+	r := newSwapRig(t, func(o *Options) { o.Schedule.Quarantine = schedule.QuarantineAll(2, 1000) })
 	r.wire.set(func(w *wire) { w.slow = true })
 	live := r.submit("live", 10, 5)
 	r.swap(module(reserveModule(trapsOnCall(4), nil), "bad"))

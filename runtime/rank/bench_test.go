@@ -61,7 +61,7 @@ type bed struct {
 func benchConfig(n int) schedule.Config {
 	return schedule.Config{Ranks: n, PageSize: 16, L1Pages: 1 << 20, L2Pages: 1 << 10, MaxRunning: 512, MetadataSlots: 512,
 		MaxNewTokens: 1 << 24, MaxQueue: 4096, ReservedDecodeTokens: 512, Overcommit: 1, HoldTicks: 1 << 20, StarveTicks: 1 << 20,
-		AdmitWindow: 64, Operations: 64, LoadFailures: 3, QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 20,
+		AdmitWindow: 64, Operations: 64, LoadFailures: 3, Quarantine: schedule.QuarantineAll(3, 1000), IngressSlice: 1 << 20,
 		EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
 }
 

@@ -120,8 +120,12 @@ func newChaos(seed uint64, pool *wasmPool, edit func(*rank.Rank, *collective.Vec
 	s := schedule.Config{Ranks: n, PageSize: 1 + r.IntN(8), L1Pages: 8 + r.IntN(57), MaxRunning: 1 + r.IntN(8), MetadataSlots: 1 + r.IntN(8),
 		MaxNewTokens: 4 + r.IntN(21), MaxQueue: pick(r, 6, 100, 100, 100, 100, 100), ReservedDecodeTokens: pick(r, 0, 0, 4, 16), Overcommit: pick(r, 1, 1, 0.5, 0.1),
 		HoldTicks: 3 + r.IntN(18), StarveTicks: 3 + r.IntN(18), AdmitWindow: pick(r, 1, 3, 64), Operations: pick(r, 1, 2, 4, 16),
-		LoadFailures: 1 + r.IntN(3), QuarantineFaults: 1 + r.IntN(4), QuarantineWindow: 20 + r.IntN(200), IngressSlice: pick(r, 64, 300, 4096),
+		LoadFailures: 1 + r.IntN(3), Quarantine: schedule.QuarantineAll(1+r.IntN(4), 20+r.IntN(200)), IngressSlice: pick(r, 64, 300, 4096),
 		EOS: pick(r, uint32(schedule.NoToken), 65), AdmitNative: pick(r, "greedy", "fifo-headroom"), Score: scored}
+	for h := range s.HoldOnFault {
+		s.HoldOnFault[h] = seed>>h&1 == 0
+		s.Quarantine[h].Faults += int(seed>>(2*h)) & 3
+	}
 	s.L2Pages = int(float64(s.L1Pages) * pick(r, 0, 0.5, 1, 2, 2, 4))
 	shape := model.Shape{Layers: 1 + r.IntN(2), BytesPerTokenLayer: 8 * n, PageSize: s.PageSize, Shards: n, Stamp: r.IntN(2) == 0}
 	trouble := drawTroubles(r, seed)
@@ -187,11 +191,19 @@ func (c *chaos) hooks(pool *wasmPool, r int) (rank.Hooks, error) {
 		if err != nil {
 			return rank.Hooks{}, err
 		}
+		run.SetOnFault(c.onFault(h))
 		*[...]**plugins.Runner{&set.Gate, &set.Reserve, &set.Admit, &set.Score}[i] = run
 	}
 	p := rank.NewPolicies(set, nil)
 	c.policies, c.wanted = append(c.policies, p), append(c.wanted, 0)
 	return p.Hooks(), nil
+}
+
+func (c *chaos) onFault(h abi.Hook) plugins.OnFault {
+	if c.cfg.Schedule.HoldOnFault[schedule.Lane(h)] {
+		return plugins.OnFaultHold
+	}
+	return plugins.OnFaultNative
 }
 
 // refresh makes successors of discarded instances, on each rank after a delay of its own.
@@ -378,8 +390,8 @@ func (c *chaos) fold() {
 // String says what the run is like.
 func (c *chaos) String() string {
 	s := &c.cfg.Schedule
-	return fmt.Sprintf("%d ranks, pages of %d tokens, %d in L1, %d in L2, prefill shards %d, policies %v (wasm %v, hostile %v)",
-		s.Ranks, s.PageSize, s.L1Pages, s.L2Pages, c.cfg.PrefillShards, c.names, c.wasm, c.rough)
+	return fmt.Sprintf("%d ranks, pages of %d tokens, %d in L1, %d in L2, prefill shards %d, policies %v (wasm %v, hostile %v, held on a fault %v)",
+		s.Ranks, s.PageSize, s.L1Pages, s.L2Pages, c.cfg.PrefillShards, c.names, c.wasm, c.rough, s.HoldOnFault)
 }
 
 var hooksInOrder = [...]abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score}

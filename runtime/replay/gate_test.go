@@ -36,7 +36,7 @@ func TestBothReceivePathsPassTheOneGate(t *testing.T) {
 				honest := true // while the prefix is brought into the host tier
 				cfg := simConfig(2, 4, 16, 40)
 				cfg.PrefillShards, cfg.RingPages = shards, 8
-				cfg.Schedule.HoldTicks, cfg.Schedule.QuarantineFaults = 60, 1000
+				cfg.Schedule.HoldTicks, cfg.Schedule.Quarantine = 60, schedule.QuarantineAll(1000, 1000)
 				cfg.Hooks = nativesWith(func(r int) plugins.NativePolicy {
 					return plugins.NativePolicy{Gate: func(b guest.GateBatch) int32 {
 						shown[r] = shown[r][:0]

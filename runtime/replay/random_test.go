@@ -35,6 +35,7 @@ type tally struct {
 	revoked  uint64
 	ringFull uint64
 	badBytes uint64
+	held     [3]uint64 // answers of gate and reserve, ticks of admit
 }
 
 func (t *tally) add(c *chaos) {
@@ -67,6 +68,11 @@ func (t *tally) add(c *chaos) {
 	t.joins += c.joined - 1
 	t.crashes += c.crashes + c.cuts
 	t.steps += c.StepErrors
+	t.held[2] += n.AdmitHeld
+	for _, p := range c.policies {
+		t.held[0] += p.Set().Gate.Stats().Held
+		t.held[1] += p.Set().Reserve.Stats().Held
+	}
 	for h := range t.quarant {
 		if c.ranks[0].Schedule().Quarantined(hooksInOrder[h]) {
 			t.quarant[h]++
@@ -150,7 +156,7 @@ func (t *tally) judge(tb testing.TB, runs uint64) {
 	n := &t.counts
 	tb.Logf("%d runs (%d in WebAssembly, %d staged) of %d ticks: ends %v, %d tokens, hits %d and %d, restores %d (%d requests failed by one), copies dropped %d, pages with bad bytes %d, retractions %d, overruled %d",
 		t.runs, t.wasm, t.staged, t.ticks, n.Finished, n.OutputTokens, n.HitL1, n.HitL2, n.Restores, n.RestoresFailed, n.DroppedCopies, t.badBytes, n.Retractions, n.Overruled)
-	tb.Logf("rails %v, hook faults %v, policies quarantined %v, peers lost %d and back %d, revoked %d, failed steps %d, ring full %d", t.rails, n.HookFaults, t.quarant, t.crashes, t.joins, t.revoked, t.steps, t.ringFull)
+	tb.Logf("rails %v, hook faults %v, policies quarantined %v, held %v, peers lost %d and back %d, revoked %d, failed steps %d, ring full %d", t.rails, n.HookFaults, t.quarant, t.held, t.crashes, t.joins, t.revoked, t.steps, t.ringFull)
 	if runs < 400 || tb.Failed() {
 		return
 	}
@@ -169,7 +175,8 @@ func (t *tally) judge(tb testing.TB, runs uint64) {
 	}
 	for what, v := range map[string]uint64{"restore failed": n.RestoresFailed, "copy was dropped": n.DroppedCopies, "request was retracted": n.Retractions,
 		"peer came back": t.joins, "right to write was revoked": t.revoked, "model step failed": t.steps, "ring was full": t.ringFull,
-		"page came back with bad bytes": t.badBytes, "policy was quarantined": uint64(min(t.quarant[0], t.quarant[1], t.quarant[2]))} {
+		"page came back with bad bytes": t.badBytes, "policy was quarantined": uint64(min(t.quarant[0], t.quarant[1], t.quarant[2])),
+		"policy was held on a fault": min(t.held[0], t.held[1], t.held[2])} {
 		if v == 0 {
 			tb.Errorf("no %s: the test reaches too little", what)
 		}

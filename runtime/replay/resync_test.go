@@ -56,7 +56,7 @@ func TestAGroupSurvivesADivergence(t *testing.T) {
 			w, err := New(WorldConfig{
 				Schedule: schedule.Config{Ranks: 2, PageSize: 4, L1Pages: 48, L2Pages: 96, MaxRunning: 8, MetadataSlots: 16, MaxNewTokens: 64,
 					MaxQueue: 64, Overcommit: 1, HoldTicks: 100, StarveTicks: 100, AdmitWindow: 16, Operations: 16, LoadFailures: 3,
-					QuarantineFaults: 3, QuarantineWindow: 100, IngressSlice: 4096, EOS: schedule.NoToken, AdmitNative: "greedy"},
+					Quarantine: schedule.QuarantineAll(3, 100), IngressSlice: 4096, EOS: schedule.NoToken, AdmitNative: "greedy"},
 				Model: model.Shape{Layers: 1, BytesPerTokenLayer: 8, PageSize: 4, Shards: 2}, Vocab: 151936, Tick: time.Millisecond,
 				Hooks: func(int) (rank.Hooks, error) {
 					set, err := plugins.NewNativeSet(standard.Config{Admit: "greedy"})

@@ -31,12 +31,18 @@ type RunOptions struct {
 	Score      bool // ask the score policy; without it eviction is plain LRU
 	Verify     bool // oracles after every tick, and every token against the one that the right bytes give
 	Hooks      func(rank int) (rank.Hooks, error)
+	// Refresh, where set, runs before each tick of a rank and may make successors of discarded policy instances. Without it
+	// a policy that fails never comes back.
+	Refresh func(rank int, tick uint64) error
+
+	Quarantine  [schedule.NumHooks]schedule.Quarantine // by schedule.Lane
+	HoldOnFault [schedule.NumHooks]bool                // likewise; Hooks must be made with the same, see plugins.Spec
 }
 
 // DefaultRunOptions are those of the replay command.
 func DefaultRunOptions() RunOptions {
 	return RunOptions{Ranks: 2, L1Tokens: 131072, L2Ratio: 4, PageSize: 64, Tick: 20 * time.Millisecond, Chunk: 20 * time.Millisecond,
-		LoadPages: 256, Reserved: 512, Overcommit: 1, MaxRunning: 256, Seed: 1}
+		LoadPages: 256, Reserved: 512, Overcommit: 1, MaxRunning: 256, Seed: 1, Quarantine: schedule.QuarantineAll(3, 1000)}
 }
 
 // Tiers counts tokens by the tier that served them.
@@ -51,7 +57,7 @@ type PolicyName struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
 	Engine string `json:"engine"`
-	// Faults are the ticks in which its answer was no good on some rank; the native policy answered then.
+	// Faults are the ticks in which its answer was no good on some rank; the native policy answered then, or nobody.
 	Faults      uint64 `json:"faults"`
 	Quarantined bool   `json:"quarantined"`
 }
@@ -97,9 +103,9 @@ func (o *RunOptions) world(trace []TraceRequest) WorldConfig {
 		Schedule: schedule.Config{Ranks: o.Ranks, PageSize: o.PageSize, L1Pages: pages, L2Pages: int(float64(pages) * o.L2Ratio),
 			MaxRunning: o.MaxRunning, MetadataSlots: 256, MaxNewTokens: most, MaxQueue: 1 << 20, ReservedDecodeTokens: o.Reserved,
 			Overcommit: o.Overcommit, HoldTicks: 1000, StarveTicks: 1000, AdmitWindow: 64, Operations: 64, LoadFailures: 3,
-			QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 20, Score: o.Score, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"},
+			Quarantine: o.Quarantine, HoldOnFault: o.HoldOnFault, IngressSlice: 1 << 20, Score: o.Score, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"},
 		Model: model.Shape{Layers: 1, BytesPerTokenLayer: 8 * o.Ranks, PageSize: o.PageSize, Shards: o.Ranks, Stamp: true},
-		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Verify: o.Verify, Cheap: !o.Verify,
+		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Refresh: o.Refresh, Verify: o.Verify, Cheap: !o.Verify,
 		Delay: func(int) host.Delay {
 			return func(_ host.Op, n int) uint64 { return 1 + uint64(n/max(o.LoadPages, 1)) }
 		},

@@ -63,7 +63,7 @@ func simConfig(ranks, page, l1, l2 int) WorldConfig {
 	return WorldConfig{
 		Schedule: schedule.Config{Ranks: ranks, PageSize: page, L1Pages: l1, L2Pages: l2, MaxRunning: 64, MetadataSlots: 64, MaxNewTokens: 4096,
 			MaxQueue: 1024, Overcommit: 1, HoldTicks: 500, StarveTicks: 500, AdmitWindow: 64, Operations: 64, LoadFailures: 3,
-			QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 16, EOS: schedule.NoToken, AdmitNative: "greedy"},
+			Quarantine: schedule.QuarantineAll(3, 1000), IngressSlice: 1 << 16, EOS: schedule.NoToken, AdmitNative: "greedy"},
 		Model: model.Shape{Layers: 2, BytesPerTokenLayer: 8 * ranks, PageSize: page, Shards: ranks},
 		Vocab: 151936, Tick: tick, ChunkPages: 1, Verify: true, Hooks: natives("restore-gated", "until-retired", "greedy"),
 	}

@@ -166,12 +166,17 @@ func scheduleOf(c *config.Config) schedule.Config {
 		MaxQueue:             min(c.HTTP.MaxQueue+d.MetadataSlots+2*d.MaxRunning+l1, 1<<20),
 		ReservedDecodeTokens: d.ReservedDecodeTokens, Overcommit: d.Overcommit, HoldTicks: d.HoldTicks, StarveTicks: d.StarveTicks,
 		AdmitWindow: d.AdmitWindow, Operations: d.Operations, LoadFailures: d.LoadFailures,
-		QuarantineFaults: c.Policy.QuarantineFaults, QuarantineWindow: c.Policy.QuarantineWindowTicks,
 		IngressSlice: int(d.IngressSlice), EOS: schedule.NoToken, AdmitNative: c.Policy.Admit.Builtin,
 		Score: !c.Policy.Score.PlainLRU(),
 	}
 	if c.Policy.Admit.Path != "" {
 		s.AdmitNative = standard.DefaultAdmit
+	}
+	for _, hook := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
+		h := HookOf(&c.Policy, hook)
+		q := c.Policy.QuarantineOf(h)
+		s.Quarantine[schedule.Lane(hook)] = schedule.Quarantine{Faults: q.Faults, Window: q.WindowTicks}
+		s.HoldOnFault[schedule.Lane(hook)] = h.OnFault == config.OnFaultHold
 	}
 	return s
 }

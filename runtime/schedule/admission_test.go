@@ -264,7 +264,7 @@ func TestBlockedRestoresEnd(t *testing.T) {
 func TestHoldLimit(t *testing.T) {
 	for _, late := range []uint32{0, 10} {
 		cfg := testConfig(2, 4, 8, 8)
-		cfg.HoldTicks, cfg.QuarantineFaults = 7, 2
+		cfg.HoldTicks, cfg.Quarantine = 7, QuarantineAll(2, 1000)
 		g := newGroup(t, cfg)
 		g.raw = func(rank int, _ uint64, age uint32) abi.Poll {
 			if rank == 1 && age < late {

@@ -232,9 +232,12 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 	agreed := total - int(min(b.U64[s.lay.scalar(laneBudget)], uint64(total)))
 	held := max(agreed-setAside, s.floor())
 	starved := s.nOut > 0 && s.starving()
+	// Without a policy's answer, nobody decides in its place where that is configured: not after a fault, and not until
+	// every rank has the successor. All of this is replicated, so all ranks hold alike.
+	hold := !valid && s.cfg.HoldOnFault[hookAdmit] && !s.hooks[hookAdmit].quarantined
 	if starved {
 		s.counts.Rails[Starved]++
-		if valid {
+		if valid || hold && !s.faulted(hookAdmit) {
 			s.fault(hookAdmit)
 		}
 		held, valid = s.floor(), false
@@ -247,6 +250,9 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 	switch {
 	case starved:
 		answer = s.admitAll()
+	case hold:
+		s.counts.AdmitHeld++
+		return
 	case !valid:
 		answer = s.runNative()
 		if !validOrder(answer, s.nOut, &s.order) {

@@ -91,6 +91,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"no slots":            func(c *Config) { c.MetadataSlots = 0 },
 		"no operations":       func(c *Config) { c.Operations = 0 },
 		"short slice":         func(c *Config) { c.IngressSlice = 63 },
+		"no faults":           func(c *Config) { c.Quarantine[Lane(abi.Gate)].Faults = 0 },
+		"no fault window":     func(c *Config) { c.Quarantine[Lane(abi.Admit)].Window = 0 },
 		"unknown admit":       func(c *Config) { c.AdmitNative = "nobody" },
 	} {
 		c := good
@@ -108,7 +110,8 @@ func TestConfigIsChecked(t *testing.T) {
 	for name, change := range map[string]func(c *Config){
 		"K": func(c *Config) { c.ReservedDecodeTokens++ }, "hold": func(c *Config) { c.HoldTicks++ }, "starve": func(c *Config) { c.StarveTicks++ },
 		"window": func(c *Config) { c.AdmitWindow++ }, "load failures": func(c *Config) { c.LoadFailures++ }, "EOS": func(c *Config) { c.EOS = 3 },
-		"faults": func(c *Config) { c.QuarantineFaults++ }, "ticks": func(c *Config) { c.QuarantineWindow++ }, "queue": func(c *Config) { c.MaxQueue++ },
+		"faults": func(c *Config) { c.Quarantine[Lane(abi.Reserve)].Faults++ }, "ticks": func(c *Config) { c.Quarantine[Lane(abi.Score)].Window++ },
+		"hold gate": func(c *Config) { c.HoldOnFault[Lane(abi.Gate)] = true }, "hold admit": func(c *Config) { c.HoldOnFault[Lane(abi.Admit)] = true }, "queue": func(c *Config) { c.MaxQueue++ },
 		"running": func(c *Config) { c.MaxRunning++ }, "new tokens": func(c *Config) { c.MaxNewTokens++ }, "admit": func(c *Config) { c.AdmitNative = "fifo-headroom" },
 		"overcommit": func(c *Config) { c.Overcommit = 0.5 },
 	} {

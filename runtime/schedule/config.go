@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"sluice/abi"
 )
 
 // Version names the arithmetic of apply. Ranks whose versions differ refuse to form a group.
@@ -26,12 +28,33 @@ type Config struct {
 	AdmitWindow          int     // prealloc entries shown to admit in one tick, >= 1
 	Operations           int     // outstanding operations a kind, >= 1
 	LoadFailures         int     // loads of one node that fail in a row before its host copy is dropped, >= 1
-	QuarantineFaults     int     // faults of a hook ...
-	QuarantineWindow     int     // ... within this many ticks that quarantine its policy
 	IngressSlice         int     // most bytes of the ingress stream in one ballot, >= 64
 	EOS                  uint32  // end-of-sequence token; NoToken for none
 	AdmitNative          string  // shipped admit that answers where the policy's does not count
 	Score                bool    // a score policy is asked; without one eviction is plain LRU and costs nothing
+
+	Quarantine  [NumHooks]Quarantine // by Lane: when a hook's policy is taken out of use
+	HoldOnFault [NumHooks]bool       // by Lane: nobody decides in the place of a hook's faulty policy until it is back
+}
+
+// Quarantine takes a policy out of use on all ranks once it has had so many faults within so many ticks.
+type Quarantine struct {
+	Faults int // >= 1
+	Window int // ticks, >= 1
+}
+
+// NumHooks is how many hooks have an entry in Config.
+const NumHooks = numHooks
+
+// Lane is a hook's place in the arrays of Config.
+func Lane(h abi.Hook) int { return hookLane(h) }
+
+// QuarantineAll is the same rule for every hook.
+func QuarantineAll(faults, window int) (q [NumHooks]Quarantine) {
+	for h := range q {
+		q[h] = Quarantine{Faults: faults, Window: window}
+	}
+	return q
 }
 
 // MaxRanks bounds the gathered header.
@@ -63,8 +86,10 @@ func (c Config) Validate() error {
 	check("admit window", c.AdmitWindow, 1, 1<<16)
 	check("operations", c.Operations, 1, 1<<16)
 	check("load failures", c.LoadFailures, 1, 255)
-	check("quarantine faults", c.QuarantineFaults, 1, big)
-	check("quarantine window", c.QuarantineWindow, 1, big)
+	for h, q := range c.Quarantine {
+		check(hookOf(h).String()+" quarantine faults", q.Faults, 1, big)
+		check(hookOf(h).String()+" quarantine window", q.Window, 1, big)
+	}
 	check("ingress slice", c.IngressSlice, 64, 1<<26)
 	if !(c.Overcommit > 0 && c.Overcommit <= 1) {
 		errs = append(errs, fmt.Errorf("schedule: overcommit is %v, must be above 0 and at most 1", c.Overcommit))
@@ -83,8 +108,11 @@ func (c Config) Hash() uint64 {
 	h := mix(uint64(Version), 0x5343484544)
 	for _, v := range []int{c.Ranks, c.PageSize, c.L1Pages, c.L2Pages, c.MaxRunning, c.MetadataSlots, c.MaxNewTokens, c.MaxQueue,
 		c.ReservedDecodeTokens, c.HoldTicks, c.StarveTicks, c.AdmitWindow, c.Operations, c.LoadFailures,
-		c.QuarantineFaults, c.QuarantineWindow, c.IngressSlice, int(c.EOS)} {
+		c.IngressSlice, int(c.EOS)} {
 		h = mix(h, uint64(v))
+	}
+	for k, q := range c.Quarantine {
+		h = mix(mix(mix(h, uint64(q.Faults)), uint64(q.Window)), uint64(flag(c.HoldOnFault[k])))
 	}
 	h = mix(h, math.Float64bits(c.Overcommit))
 	for i := range len(c.AdmitNative) {

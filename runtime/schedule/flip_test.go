@@ -78,7 +78,7 @@ func TestFlipClearsTheRecord(t *testing.T) {
 	ready := uint64(0)
 	start := func(t *testing.T) *group {
 		cfg := testConfig(2, 4, 16, 0)
-		cfg.QuarantineFaults = 3
+		cfg.Quarantine = QuarantineAll(3, 1000)
 		g := newGroup(t, cfg)
 		ready = 0
 		g.epoch = func(int) uint64 { return ready }

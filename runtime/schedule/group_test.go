@@ -64,7 +64,7 @@ type event struct {
 func testConfig(ranks, pageSize, l1, l2 int) Config {
 	return Config{Ranks: ranks, PageSize: pageSize, L1Pages: l1, L2Pages: l2, MaxRunning: 64, MetadataSlots: 64,
 		MaxNewTokens: 4096, MaxQueue: 1024, Overcommit: 1, HoldTicks: 50, StarveTicks: 50, AdmitWindow: 64,
-		Operations: 64, LoadFailures: 3, QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 1 << 16,
+		Operations: 64, LoadFailures: 3, Quarantine: QuarantineAll(3, 1000), IngressSlice: 1 << 16,
 		EOS: NoToken, AdmitNative: "greedy"}
 }
 

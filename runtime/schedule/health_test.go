@@ -122,7 +122,7 @@ func TestQuarantine(t *testing.T) {
 		}{{1, true}, {4, true}, {5, false}, {9, false}} {
 			t.Run(fmt.Sprintf("%v, a fault in %d ticks", hook, c.gap), func(t *testing.T) {
 				cfg := testConfig(2, 4, 16, 0)
-				cfg.QuarantineFaults, cfg.QuarantineWindow = 3, 9 // the first and the third may lie 8 ticks apart
+				cfg.Quarantine[Lane(hook)] = Quarantine{3, 9} // the first and the third may lie 8 ticks apart
 				g := newGroup(t, cfg)
 				n := 0
 				g.hookOK = func(rank int, h abi.Hook) bool { return !(h == hook && rank == 1 && n%c.gap == 0) }
@@ -147,7 +147,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	t.Run("admit", func(t *testing.T) {
 		cfg := testConfig(2, 4, 16, 0)
-		cfg.QuarantineFaults = 2
+		cfg.Quarantine[Lane(abi.Admit)].Faults = 2
 		g := newGroup(t, cfg)
 		g.admit = func(int, []byte, int) []byte { return nil }
 		for i := range 3 {

@@ -31,7 +31,8 @@ func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
 	}
 	for h := range s.hooks {
 		k := &s.hooks[h]
-		if !k.quarantined && len(k.faults) >= s.cfg.QuarantineFaults && s.tick-k.faults[len(k.faults)-s.cfg.QuarantineFaults] < uint64(s.cfg.QuarantineWindow) {
+		q := s.cfg.Quarantine[h]
+		if !k.quarantined && len(k.faults) >= q.Faults && s.tick-k.faults[len(k.faults)-q.Faults] < uint64(q.Window) {
 			k.quarantined = true
 			s.note(0x71756172, uint64(h))
 			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
@@ -112,9 +113,15 @@ func (s *Scheduler) fault(h int) {
 	if n := len(k.faults); n > 0 && k.faults[n-1] == s.tick {
 		return
 	}
-	if len(k.faults) >= s.cfg.QuarantineFaults {
-		k.faults = append(k.faults[:0], k.faults[len(k.faults)-s.cfg.QuarantineFaults+1:]...)
+	if most := s.cfg.Quarantine[h].Faults; len(k.faults) >= most {
+		k.faults = append(k.faults[:0], k.faults[len(k.faults)-most+1:]...)
 	}
 	k.faults = append(k.faults, s.tick)
 	s.note(0x666c74, uint64(h))
+}
+
+// faulted says whether a fault of the hook has been noted in this tick.
+func (s *Scheduler) faulted(h int) bool {
+	f := s.hooks[h].faults
+	return len(f) > 0 && f[len(f)-1] == s.tick
 }

@@ -45,14 +45,17 @@ func randomConfig(r *rand.Rand) Config {
 	return Config{Ranks: 1 + r.IntN(3), PageSize: 1 + r.IntN(5), L1Pages: 4 + r.IntN(20), L2Pages: pick(r, 0, 6, 12, 24, 40),
 		MaxRunning: 1 + r.IntN(6), MetadataSlots: 1 + r.IntN(6), MaxNewTokens: 6 + r.IntN(20), MaxQueue: 6 + r.IntN(20),
 		ReservedDecodeTokens: pick(r, 0, 0, 3, 8), Overcommit: pick[float64](r, 1, 1, 0.5, 0.2), HoldTicks: 3 + r.IntN(15), StarveTicks: 3 + r.IntN(15),
-		AdmitWindow: 1 + r.IntN(8), Operations: 1 + r.IntN(4), LoadFailures: 1 + r.IntN(3), QuarantineFaults: 1 + r.IntN(6),
-		QuarantineWindow: 1 + r.IntN(60), IngressSlice: pick(r, 64, 100, 1000), EOS: pick[uint32](r, NoToken, NoToken, 100003), AdmitNative: pick(r, "greedy", "fifo-headroom")}
+		AdmitWindow: 1 + r.IntN(8), Operations: 1 + r.IntN(4), LoadFailures: 1 + r.IntN(3), Quarantine: QuarantineAll(1+r.IntN(6), 1+r.IntN(60)), IngressSlice: pick(r, 64, 100, 1000), EOS: pick[uint32](r, NoToken, NoToken, 100003), AdmitNative: pick(r, "greedy", "fifo-headroom")}
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
 	r := rand.New(rand.NewPCG(seed, 0x51))
 	c := &chaos{rng: r, cfg: randomConfig(r), inc: map[uint32]uint64{}, fixed: r.IntN(2) == 0, hold: r.IntN(4) == 0, gap: 1 + r.IntN(6), outs: map[uint64]int{}}
 	c.cfg.Score = seed%3 == 0
+	c.cfg.HoldOnFault[hookAdmit] = seed%2 == 0
+	for h := range c.cfg.Quarantine {
+		c.cfg.Quarantine[h] = Quarantine{1 + r.IntN(6), 1 + r.IntN(60)}
+	}
 	c.group = newGroupWithout(t, c.cfg)
 	for range c.cfg.Ranks {
 		c.polls = append(c.polls, map[uint64]abi.Poll{})
@@ -383,6 +386,7 @@ func TestRandomRuns(t *testing.T) {
 		total.SatOut += n.SatOut
 		total.Scored += n.Scored
 		total.HookFaults[hookScore] += n.HookFaults[hookScore]
+		total.AdmitHeld += n.AdmitHeld
 	}
 	if *seedFlag != 0 {
 		one(*seedFlag)
@@ -402,7 +406,7 @@ func TestRandomRuns(t *testing.T) {
 			t.Errorf("no request of %d runs ended as %v: the test reaches too little", runs, FinishKind(k))
 		}
 	}
-	if runs > 100 && (total.RestoresFailed == 0 || total.DroppedCopies == 0 || total.Retractions == 0 || total.Rails[Starved] == 0 || total.Rails[HoldLimit] == 0 || total.Scored == 0 || total.HookFaults[hookScore] == 0) {
-		t.Error("no restore failed, no copy dropped, nobody retracted, nobody starved, no hold ended, no key was given or no score failed: the test reaches too little")
+	if runs > 100 && (total.RestoresFailed == 0 || total.DroppedCopies == 0 || total.Retractions == 0 || total.Rails[Starved] == 0 || total.Rails[HoldLimit] == 0 || total.Scored == 0 || total.HookFaults[hookScore] == 0 || total.AdmitHeld == 0) {
+		t.Error("no restore failed, no copy dropped, nobody retracted, nobody starved, no hold ended, no key was given, no score failed or no admit was held: the test reaches too little")
 	}
 }

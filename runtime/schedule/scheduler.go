@@ -178,6 +178,7 @@ type Counts struct {
 	ModelDisagreed uint64 // ticks in which a rank's own tokens differed
 	Resyncs        uint64 // how often this rank's state was made equal to its peers' again
 	HookFaults     [numHooks]uint64
+	AdmitHeld      uint64 // ticks in which a fault of admit's policy deferred every candidate
 	HitL1, HitL2   uint64 // tokens promised from each tier at admission
 	InputTokens    uint64 // prompt tokens admitted
 	OutputTokens   uint64

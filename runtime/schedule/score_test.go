@@ -198,7 +198,7 @@ func TestScoreEpoch(t *testing.T) {
 // TestScoreQuarantine takes a score policy out of use: from then on the order is plain LRU and nobody is asked.
 func TestScoreQuarantine(t *testing.T) {
 	cfg := scoreConfig(2, 16, 0)
-	cfg.QuarantineFaults = 1
+	cfg.Quarantine = QuarantineAll(1, 1000)
 	g := newGroup(t, cfg)
 	g.add(0, 9, 1)
 	g.untilIdle()
@@ -226,7 +226,7 @@ func TestScoreQuarantine(t *testing.T) {
 // TestScoreTakesTurns gives a cache of more nodes than one batch holds its keys in several ticks, each node once.
 func TestScoreTakesTurns(t *testing.T) {
 	cfg := scoreConfig(1, 400, 0)
-	cfg.QuarantineFaults = 1 << 20
+	cfg.Quarantine = QuarantineAll(1<<20, 1000)
 	g := newGroup(t, cfg)
 	down := uint64(0)
 	g.ready = func(int) uint64 { return down }

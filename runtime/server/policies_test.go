@@ -80,7 +80,7 @@ func TestPoliciesRoutes(t *testing.T) {
 	s, p := newPolicyServer(t)
 	a := s.call("GET", "/policies", "")
 	want := `{"policy_epoch":3,"policies":[{"id":"2","state":"active","policy_epoch":3,"hooks":[{"hook":"gate","name":"x.wasm","sha256":"ab","engine":"compiler",` +
-		`"calls":9,"native_answers":1,"declined":0,"faults":{"trap":1},"quarantined":true}]}]}`
+		`"calls":9,"native_answers":1,"held_answers":0,"declined":0,"faults":{"trap":1},"quarantined":true}]}]}`
 	if a.status != 200 || strings.TrimSpace(a.body) != want {
 		t.Errorf("list: %d %s", a.status, a.body)
 	}

@@ -57,6 +57,7 @@ type PolicyHook struct {
 	Engine      string            `json:"engine"`
 	Calls       uint64            `json:"calls"`           // ticks in which an answer was asked for
 	Native      uint64            `json:"native_answers"`  // of those, answered by the native policy in its place
+	Held        uint64            `json:"held_answers"`    // of those, by nobody: on_fault = "hold"
 	Declined    uint64            `json:"declined"`        // of those, because the policy declined
 	Faults      map[string]uint64 `json:"faults"`          // by class; classes without a fault are left out
 	Quarantined bool              `json:"quarantined"`     // out of use on all ranks for its faults

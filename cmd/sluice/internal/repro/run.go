@@ -100,7 +100,7 @@ func scheduleConfig(tokens int) schedule.Config {
 	return schedule.Config{Ranks: ranks, PageSize: 1, L1Pages: tokens, L2Pages: l2Ratio * tokens, MaxRunning: 64,
 		MetadataSlots: 64, MaxNewTokens: 4096, MaxQueue: 1024, ReservedDecodeTokens: reserved, Overcommit: 1,
 		HoldTicks: 1000, StarveTicks: 1000, AdmitWindow: 64, Operations: 64, LoadFailures: 3,
-		QuarantineFaults: 3, QuarantineWindow: 1000, IngressSlice: 64 << 10, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
+		Quarantine: schedule.QuarantineAll(3, 1000), IngressSlice: 64 << 10, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"}
 }
 
 func (o *Options) world(b behaviour, cfg replay.WorldConfig) (*replay.World, error) {
