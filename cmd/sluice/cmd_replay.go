@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ import (
 	"sluice/plugins/standard"
 	"sluice/runtime/rank"
 	"sluice/runtime/replay"
+	"sluice/runtime/schedule"
 )
 
 // replayFlags are the command line of sluice replay.
@@ -26,6 +29,8 @@ type replayFlags struct {
 	trace, engine string
 	limit         int
 	policies      []string
+	onFault       []string
+	quarantine    []string
 	asJSON        bool
 	o             replay.RunOptions
 }
@@ -44,6 +49,8 @@ each), real ballots. A run is a function of its flags and the trace: two runs pr
 	fl.StringVar(&f.trace, "trace", "", "trace `FILE`, one JSON object a line, or - for stdin")
 	fl.IntVar(&f.limit, "limit", 0, "replay only the first so many requests; 0 = all")
 	fl.StringArrayVar(&f.policies, "policy", nil, "HOOK=FILE.wasm or HOOK=NAME of a shipped policy; may be repeated")
+	fl.StringArrayVar(&f.onFault, "on-fault", nil, "HOOK=native or HOOK=hold: who answers while the hook's policy is faulty; may be repeated")
+	fl.StringArrayVar(&f.quarantine, "quarantine", nil, "HOOK=FAULTS/TICKS: faults within so many ticks that quarantine the hook's policy; may be repeated")
 	fl.StringVar(&f.engine, "engine", config.EngineWasm, "run shipped policies as wasm or native")
 	fl.BoolVar(&f.asJSON, "json", false, "print the result as JSON; its names are in the README")
 	fl.IntVar(&f.o.Ranks, "ranks", f.o.Ranks, "decode ranks, 1 to 8")
@@ -109,10 +116,49 @@ func (f *replayFlags) specs() ([]plugins.Spec, error) {
 			out = append(out, plugins.Spec{Hook: h, Builtin: standard.Default(h)})
 		}
 	}
+	if err := f.health(); err != nil {
+		return nil, err
+	}
 	for i := range out {
+		if f.o.HoldOnFault[schedule.Lane(out[i].Hook)] {
+			out[i].OnFault = plugins.OnFaultHold
+		}
 		out[i].Native = out[i].Builtin != "" && (f.engine == config.EngineNative || plainLRU(&out[i]))
 	}
 	return out, nil
+}
+
+// health reads --on-fault and --quarantine into the options of the run.
+func (f *replayFlags) health() error {
+	for _, text := range f.onFault {
+		h, who, ok := hookFlag(text)
+		if !ok || who != config.OnFaultNative && who != config.OnFaultHold {
+			return fmt.Errorf("--on-fault %q: want HOOK=%s or HOOK=%s, with HOOK gate, reserve, admit or score", text, config.OnFaultNative, config.OnFaultHold)
+		}
+		f.o.HoldOnFault[schedule.Lane(h)] = who == config.OnFaultHold
+	}
+	for _, text := range f.quarantine {
+		h, rule, ok := hookFlag(text)
+		faults, ticks, _ := strings.Cut(rule, "/")
+		k, err := strconv.Atoi(faults)
+		m, err2 := strconv.Atoi(ticks)
+		if !ok || err != nil || err2 != nil || k < 1 || k > 1000 || m < 1 || m > 1<<30 {
+			return fmt.Errorf("--quarantine %q: want HOOK=FAULTS/TICKS such as gate=3/1000, 1 to 1000 faults within 1 to %d ticks, with HOOK gate, reserve, admit or score", text, 1<<30)
+		}
+		f.o.Quarantine[schedule.Lane(h)] = schedule.Quarantine{Faults: k, Window: m}
+	}
+	return nil
+}
+
+// hookFlag cuts HOOK=VALUE.
+func hookFlag(text string) (h abi.Hook, value string, ok bool) {
+	name, value, _ := strings.Cut(text, "=")
+	for _, h := range configured() {
+		if h.String() == name {
+			return h, value, true
+		}
+	}
+	return 0, value, false
 }
 
 // plainLRU says whether the spec orders eviction as the cache does by itself, so that nobody has to be asked.
@@ -155,8 +201,10 @@ func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
 		abi.HostInfo{PageSize: uint32(f.o.PageSize), TotalTokens: uint64(f.o.L1Tokens), Ranks: uint32(f.o.Ranks)})
 	f.o.Score = slices.ContainsFunc(specs, func(s plugins.Spec) bool { return s.Hook == abi.Score && !plainLRU(&s) })
 	var infos []plugins.Info
+	var sets []*plugins.Set
 	f.o.Hooks = func(r int) (rank.Hooks, error) {
 		h, set, err := bench.hooks(ctx, "replay", specs, r)
+		sets = append(sets, set)
 		if err == nil && r == 0 {
 			infos = set.Infos()
 		}
@@ -164,6 +212,15 @@ func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
 			err = usage(err)
 		}
 		return h, err
+	}
+	// A policy that failed is back in the next tick, as it soon is where it runs for real.
+	f.o.Refresh = func(r int, _ uint64) error {
+		for _, h := range configured() {
+			if err := sets[r].Runner(h).Refresh(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	start := env.clock.Now()
 	res, err := replay.Run(trace, f.o)
@@ -177,7 +234,11 @@ func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
 		p.Name, p.SHA256, p.Engine = i.Name, i.SHA256, i.Engine.String()
 		res.Policies[i.Hook.String()] = p
 		if p.Faults > 0 {
-			logger.Warn("a policy failed and its native fallback answered", "hook", i.Hook.String(), "policy", i.Name, "ticks", p.Faults, "quarantined", p.Quarantined)
+			who := "a policy failed and its native fallback answered"
+			if f.o.HoldOnFault[schedule.Lane(i.Hook)] {
+				who = "a policy failed and nothing was decided in its place"
+			}
+			logger.Warn(who, "hook", i.Hook.String(), "policy", i.Name, "ticks", p.Faults, "quarantined", p.Quarantined)
 		}
 	}
 	if f.asJSON {

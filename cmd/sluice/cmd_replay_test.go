@@ -63,6 +63,35 @@ func TestReplayPrintsTheDocumentedJSON(t *testing.T) {
 	}
 }
 
+// A module that always traps: every hook goes by its own rule, and a hold ends with it.
+func TestReplayOfFaultyPolicies(t *testing.T) {
+	path := trapModule(t)
+	run := func(onFault string) map[string]map[string]any {
+		out, errs, status := runHere(t, "replay", "--trace", syntheticTrace, "--json", "--verify", "--policy", "gate="+path, "--policy", "admit="+path,
+			"--on-fault", "gate="+onFault, "--on-fault", "admit="+onFault, "--quarantine", "gate=5/100000", "--quarantine", "admit=2/100000")
+		var r struct {
+			Requests, Served int
+			Policies         map[string]map[string]any
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil || status != exitOK {
+			t.Fatalf("on fault %s: status %d, %v, stderr %q", onFault, status, err, errs)
+		}
+		says := map[string]string{"native": "a policy failed and its native fallback answered", "hold": "a policy failed and nothing was decided in its place"}[onFault]
+		if r.Served != r.Requests || r.Requests == 0 || strings.Count(errs, says) != 2 {
+			t.Errorf("on fault %s: served %d of %d, stderr %q", onFault, r.Served, r.Requests, errs)
+		}
+		return r.Policies
+	}
+	for _, onFault := range []string{"native", "hold"} {
+		p := run(onFault)
+		for hook, want := range map[string]float64{"gate": 5, "admit": 2} {
+			if k := p[hook]; k["faults"] != want || k["quarantined"] != true {
+				t.Errorf("on fault %s: %s has %v faults, quarantined %v; want %v, true", onFault, hook, k["faults"], k["quarantined"], want)
+			}
+		}
+	}
+}
+
 func TestReplayInputErrors(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.wasm")
 	if err := os.WriteFile(text, []byte("not a module"), 0o600); err != nil {
@@ -80,6 +109,10 @@ func TestReplayInputErrors(t *testing.T) {
 		"unknown policy":   {[]string{"--trace", syntheticTrace, "--policy", "gate=open"}, "open"},
 		"not a module":     {[]string{"--trace", syntheticTrace, "--policy", "gate=" + text}, "not_wasm"},
 		"missing module":   {[]string{"--trace", syntheticTrace, "--policy", "gate=nowhere.wasm"}, "nowhere.wasm"},
+		"on-fault hook":    {[]string{"--trace", syntheticTrace, "--on-fault", "sort=hold"}, `--on-fault "sort=hold": want HOOK=native or HOOK=hold`},
+		"on-fault who":     {[]string{"--trace", syntheticTrace, "--on-fault", "gate=wait"}, `--on-fault "gate=wait": want HOOK=native or HOOK=hold`},
+		"quarantine of 0":  {[]string{"--trace", syntheticTrace, "--quarantine", "gate=0/10"}, `--quarantine "gate=0/10": want HOOK=FAULTS/TICKS`},
+		"quarantine":       {[]string{"--trace", syntheticTrace, "--quarantine", "gate=3"}, `--quarantine "gate=3": want HOOK=FAULTS/TICKS`},
 		"ratio":            {[]string{"--trace", syntheticTrace, "--l2-ratio", "65"}, "--l2-ratio 65"},
 		"several at once":  {[]string{"--limit", "-1", "--ranks", "9"}, "--ranks 9"},
 		"unknown argument": {[]string{"--trace", syntheticTrace, "x"}, "unknown"},

@@ -119,6 +119,7 @@ func (f *follower) reload(ctx context.Context) {
 	if keys := restartKeys(f.now, next); len(keys) > 0 {
 		f.log.Warn("these keys changed and need a restart", "keys", strings.Join(keys, ", "))
 	}
+	keepFixed(&f.now.Policy, &next.Policy)
 	var changed []abi.Hook
 	for _, h := range configured() {
 		if section := router.HookOf(&next.Policy, h); !reflect.DeepEqual(section, router.HookOf(&f.now.Policy, h)) || f.rewritten(h, section.Path) {
@@ -208,10 +209,35 @@ func (f *follower) remember(hooks []abi.Hook) {
 	}
 }
 
-// restartKeys lists the keys outside the policies' sections whose values differ.
+// keepFixed puts what only a restart changes of the policies' sections back to what is in force.
+func keepFixed(now, next *config.Policy) {
+	for _, h := range configured() {
+		from, to := router.HookOf(now, h), router.HookOf(next, h)
+		to.OnFault, to.Quarantine = from.OnFault, from.Quarantine
+	}
+}
+
+// fixedKeys lists the keys of the policies' sections that were fixed when the group formed and differ. A quarantine that
+// changed only by what [policy] says is that key's to report.
+func fixedKeys(a, b *config.Policy) []string {
+	var out []string
+	for _, h := range configured() {
+		x, y := router.HookOf(a, h), router.HookOf(b, h)
+		if x.OnFault != y.OnFault {
+			out = append(out, "policy."+h.String()+".on_fault")
+		}
+		if x.Quarantine != y.Quarantine && a.QuarantineOf(x) != b.QuarantineOf(y) {
+			out = append(out, "policy."+h.String()+".quarantine")
+		}
+	}
+	return out
+}
+
+// restartKeys lists the keys that a restart alone applies and whose values differ: those outside the policies' sections,
+// and those of the sections that the ranks compared when the group formed.
 func restartKeys(a, b *config.Config) []string {
 	x, y := values(a), values(b)
-	var out []string
+	out := fixedKeys(&a.Policy, &b.Policy)
 	for key, v := range x {
 		if y[key] != v {
 			out = append(out, key)

@@ -178,6 +178,33 @@ func TestServeHangup(t *testing.T) {
 	}
 }
 
+// Who answers on a fault and the quarantine are fixed when the group forms: a hangup names what changed of them, and
+// applies the rest of the section.
+func TestServeHangupKeepsWhatIsFixed(t *testing.T) {
+	section := func(gate, more string) string {
+		return strings.Replace(native(gate, "until-retired", ""), "[policy.reserve]", more+"\n[policy.reserve]", 1)
+	}
+	f := startFollowed(t, section("restore-gated", "on_fault = \"hold\"\nquarantine = { faults = 5 }"))
+	f.write(section("pending-only", "quarantine = { faults = 7, window_ticks = 9 }"))
+	f.hup("the configured policies are in use", 1)
+	f.wantActive("pending-only", "until-retired", 1)
+	const keys = `keys="policy.gate.on_fault, policy.gate.quarantine"`
+	if log := f.stderr.String(); strings.Count(log, keys) != 1 {
+		t.Errorf("the log does not name the keys that need a restart:\n%s", log)
+	}
+	// Nothing but what is fixed: no switch, and it is still reported. What [policy] says comes to a hook from there.
+	f.write(section("pending-only", "on_fault = \"hold\"\nquarantine = { faults = 5, window_ticks = 1000 }") + "[policy]\nquarantine_faults = 4\n")
+	f.hup(`keys=policy.quarantine_faults`, 1)
+	f.write(section("pending-only", "quarantine = { faults = 5 }"))
+	f.hup(`keys=policy.gate.on_fault`, 1)
+	f.write(section("ungated", "on_fault = \"hold\"\nquarantine = { faults = 5 }"))
+	f.hup("the configured policies are in use", 2)
+	f.wantActive("ungated", "until-retired", 2)
+	if n := strings.Count(f.stderr.String(), "need a restart"); n != 3 {
+		t.Errorf("%d reports of what needs a restart, want 3:\n%s", n, f.stderr)
+	}
+}
+
 // A module whose file is written anew is taken up; one that is no module is refused, and what runs keeps running.
 func TestServeFollowsModules(t *testing.T) {
 	first, err := os.ReadFile(trapModule(t))

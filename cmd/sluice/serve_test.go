@@ -408,11 +408,25 @@ func TestServeWithTrappingModule(t *testing.T) {
 			texts[i] = a.Text
 		}
 	})
+	for _, onFault := range []string{"native", "hold"} {
+		t.Run("on_fault "+onFault, func(t *testing.T) {
+			for _, hook := range []string{"gate", "reserve", "admit"} {
+				flags["policy."+hook+".on_fault"] = onFault
+			}
+			serveTraps(t, flags, texts)
+		})
+	}
+}
+
+func serveTraps(t *testing.T, flags map[string]string, texts []string) {
 	s := startServe(t, flags, nil)
 	for i, want := range texts {
 		if _, a := s.post("/generate", body(long(i), 5, "")); a.Text != want || len(a.IDs) != 5 {
 			t.Errorf("prompt %d: %q with a module that traps, %q with the native policies", i, a.Text, want)
 		}
+	}
+	if held := s.value("policy_admit_held_total"); held > 0 != (flags["policy.admit.on_fault"] == "hold") {
+		t.Errorf("admit was held in %v ticks with on_fault %s", held, flags["policy.admit.on_fault"])
 	}
 	for _, hook := range []string{"gate", "reserve", "admit"} {
 		if f, q := s.value("policy_faults_total", hook), s.value("policy_quarantined", hook); f < 3 || q != 1 {

@@ -61,11 +61,35 @@ func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 			"is %s, but one page is %s (decode.page_size x model.layers x model.bytes_per_token_layer); write %q or more",
 			formatSize(p.StagingRing), formatSize(page), formatSize(page))
 	}, "prefill.staging_ring", "decode.page_size", "model.layers", "model.bytes_per_token_layer")
+	l.quarantineChecks(&cfg.Policy, warn)
 	l.hookChecks(&cfg.Policy.Gate, "policy.gate", fail, warn)
 	l.hookChecks(&cfg.Policy.Reserve, "policy.reserve", fail, warn)
 	l.hookChecks(&cfg.Policy.Admit, "policy.admit", fail, warn)
 	l.hookChecks(&cfg.Policy.Score, "policy.score", fail, warn)
 	return warnings
+}
+
+// quarantineChecks warns of a quarantine that no policy can reach.
+func (l *loader) quarantineChecks(p *Policy, warn func(cond bool, key, text string, args ...any)) {
+	const text = "is %d, less than the %d faults that quarantine a policy; one fault a tick counts, so that none is ever quarantined"
+	const faults, window = "policy.quarantine_faults", "policy.quarantine_window_ticks"
+	l.unlessBad(func() {
+		warn(p.QuarantineFaults > p.QuarantineWindowTicks, window, text, p.QuarantineWindowTicks, p.QuarantineFaults)
+	}, faults, window)
+	for _, h := range []struct {
+		section string
+		hook    *Hook
+	}{{"policy.gate", &p.Gate}, {"policy.reserve", &p.Reserve}, {"policy.admit", &p.Admit}, {"policy.score", &p.Score}} {
+		own, q := h.hook.Quarantine, p.QuarantineOf(h.hook)
+		key := h.section + ".quarantine.window_ticks"
+		if own.WindowTicks == 0 {
+			key = h.section + ".quarantine.faults"
+		}
+		l.unlessBad(func() {
+			warn(own != Quarantine{} && q.Faults > q.WindowTicks, key, "makes %d faults within %d ticks; one fault a tick counts, so that the policy is never quarantined",
+				q.Faults, q.WindowTicks)
+		}, faults, window, h.section+".quarantine.faults", h.section+".quarantine.window_ticks")
+	}
 }
 
 func (l *loader) unlessBad(check func(), names ...string) {

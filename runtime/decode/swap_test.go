@@ -245,6 +245,33 @@ func TestTrapsDoNotLatch(t *testing.T) {
 	outcome(t, live)
 }
 
+// Who answers on a fault is the group's to say: what is staged, or started with, changes nothing of it.
+func TestStagedPoliciesHoldAsTheGroupDoes(t *testing.T) {
+	for _, hold := range []bool{true, false} {
+		r := newSwapRig(t, func(o *Options) {
+			o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
+			o.Schedule.HoldOnFault[schedule.Lane(abi.Reserve)] = hold
+			o.Policies.Specs = []plugins.Spec{{Hook: abi.Reserve, Module: reserveModule(trapsOnCall(5), nil), Name: "first", OnFault: plugins.OnFaultHold}}
+		})
+		r.wire.set(func(w *wire) { w.slow = true })
+		live := r.submit("live", 10, 5)
+		for _, name := range []string{"first", "staged"} {
+			eventually(t, "answers after a trap of "+name, func() bool {
+				k := r.active("reserve")
+				return k.Name == name && k.Faults["trap"] >= 2 && k.Held+k.Native >= 2
+			})
+			if k := r.active("reserve"); k.Held > 0 != hold || k.Native > 0 == hold {
+				t.Errorf("hold %v: %+v", hold, k)
+			}
+			if name == "first" {
+				r.swap(module(reserveModule(trapsOnCall(5), nil), "staged"))
+			}
+		}
+		r.wire.set(func(w *wire) { w.slow = false })
+		outcome(t, live)
+	}
+}
+
 // A quarantined policy is out of use until another takes its place, which starts with a clean sheet.
 func TestSwapReplacesAQuarantinedPolicy(t *testing.T) {
 	r := newSwapRig(t, func(o *Options) { o.Schedule.Quarantine = schedule.QuarantineAll(2, 1000) })

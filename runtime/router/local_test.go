@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"sluice/abi"
 	"sluice/gpu/host"
 	"sluice/internal/clock"
 	"sluice/internal/config"
@@ -20,6 +21,7 @@ import (
 	"sluice/internal/metrics"
 	"sluice/plugins"
 	"sluice/runtime/model"
+	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 	"sluice/runtime/transfer"
 )
@@ -480,5 +482,25 @@ func TestNewLocalRefuses(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The group goes by each hook's own quarantine and hold, and by what [policy] says where the hook's section does not.
+func TestHooksHaveRulesOfTheirOwn(t *testing.T) {
+	c := config.Default()
+	c.Policy.QuarantineFaults, c.Policy.QuarantineWindowTicks = 4, 50
+	c.Policy.Gate.OnFault, c.Policy.Gate.Quarantine = config.OnFaultHold, config.Quarantine{Faults: 2, WindowTicks: 9}
+	c.Policy.Admit.Quarantine.Faults = 7
+	c.Policy.Score.OnFault = config.OnFaultHold
+	s := scheduleOf(c)
+	for _, c := range []struct {
+		hook abi.Hook
+		want schedule.Quarantine
+		hold bool
+	}{{abi.Gate, schedule.Quarantine{Faults: 2, Window: 9}, true}, {abi.Reserve, schedule.Quarantine{Faults: 4, Window: 50}, false},
+		{abi.Admit, schedule.Quarantine{Faults: 7, Window: 50}, false}, {abi.Score, schedule.Quarantine{Faults: 4, Window: 50}, true}} {
+		if q, hold := s.Quarantine[schedule.Lane(c.hook)], s.HoldOnFault[schedule.Lane(c.hook)]; q != c.want || hold != c.hold {
+			t.Errorf("%s: %+v, hold %v; want %+v, %v", c.hook, q, hold, c.want, c.hold)
+		}
 	}
 }
