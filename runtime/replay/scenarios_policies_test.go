@@ -165,7 +165,7 @@ func TestS24TrapsDoNotKillThePolicy(t *testing.T) {
 func TestS31MemoryIsBounded(t *testing.T) {
 	const calls, most = 2000, 64
 	cfg := simConfig(2, 4, 64, 0)
-	cfg.Schedule.QuarantineFaults, cfg.Schedule.HoldTicks = 1000, 1<<20
+	cfg.Schedule.Quarantine, cfg.Schedule.HoldTicks = schedule.QuarantineAll(1000, 1000), 1<<20
 	g := useGate(t, &cfg, gateModule(slices.Concat(kittest.Leak(1), kittest.Drop(), echo())), most)
 	s := newSim(t, cfg)
 	s.holds++
