@@ -31,6 +31,7 @@ type replayFlags struct {
 	policies      []string
 	onFault       []string
 	quarantine    []string
+	configs       []string
 	asJSON        bool
 	o             replay.RunOptions
 }
@@ -51,6 +52,7 @@ each), real ballots. A run is a function of its flags and the trace: two runs pr
 	fl.StringArrayVar(&f.policies, "policy", nil, "HOOK=FILE.wasm or HOOK=NAME of a shipped policy; may be repeated")
 	fl.StringArrayVar(&f.onFault, "on-fault", nil, "HOOK=native or HOOK=hold: who answers while the hook's policy is faulty; may be repeated")
 	fl.StringArrayVar(&f.quarantine, "quarantine", nil, "HOOK=FAULTS/TICKS: faults within so many ticks that quarantine the hook's policy; may be repeated")
+	fl.StringArrayVar(&f.configs, "policy-config", nil, "HOOK=JSON, the configuration of the module that --policy names for HOOK; may be repeated")
 	fl.StringVar(&f.engine, "engine", config.EngineWasm, "run shipped policies as wasm or native")
 	fl.BoolVar(&f.asJSON, "json", false, "print the result as JSON; its names are in the README")
 	fl.IntVar(&f.o.Ranks, "ranks", f.o.Ranks, "decode ranks, 1 to 8")
@@ -111,6 +113,11 @@ func (f *replayFlags) specs() ([]plugins.Spec, error) {
 		}
 		out = append(out, s)
 	}
+	for _, text := range f.configs {
+		if err := configure(out, text); err != nil {
+			return nil, err
+		}
+	}
 	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
 		if !slices.ContainsFunc(out, func(o plugins.Spec) bool { return o.Hook == h }) {
 			out = append(out, plugins.Spec{Hook: h, Builtin: standard.Default(h)})
@@ -159,6 +166,18 @@ func hookFlag(text string) (h abi.Hook, value string, ok bool) {
 		}
 	}
 	return 0, value, false
+}
+
+// configure gives one of the specs the configuration of a --policy-config.
+func configure(specs []plugins.Spec, text string) error {
+	hook, table, _ := strings.Cut(text, "=")
+	i := slices.IndexFunc(specs, func(s plugins.Spec) bool { return s.Hook.String() == hook && s.Builtin == "" })
+	if i < 0 {
+		return fmt.Errorf("--policy-config %q: want HOOK=JSON with a HOOK for which --policy names a module; shipped policies have no settings", text)
+	}
+	var err error
+	specs[i].Config, err = canonicalConfig(table)
+	return err
 }
 
 // plainLRU says whether the spec orders eviction as the cache does by itself, so that nobody has to be asked.
@@ -255,6 +274,8 @@ func printReplay(w io.Writer, r *replay.Result) error {
 	_, err := fmt.Fprintf(w, `requests      %d, served %d, failed %d
 input tokens  %d
 hit tokens    L1 %d, L2 %d, L3 %d
+uncached      p50 %d, p95 %d, p99 %d, max %d tokens a request
+evicted       L1 %d, L2 %d tokens
 output tokens %d
 restores      %d
 retractions   %d
@@ -264,8 +285,8 @@ rails tripped %d
 virtual time  %.1f s
 wall time     %.2f s
 digest        %s
-`, r.Requests, r.Served, r.Failed, r.InputTokens, r.HitTokens.L1, r.HitTokens.L2, r.HitTokens.L3, r.OutTokens, r.Restores,
-		r.Retractions, r.Ticks, r.Collectives, tripped(r.Rails), r.Virtual, r.WallSeconds, r.Digest)
+`, r.Requests, r.Served, r.Failed, r.InputTokens, r.HitTokens.L1, r.HitTokens.L2, r.HitTokens.L3,
+		r.Uncached.P50, r.Uncached.P95, r.Uncached.P99, r.Uncached.Max, r.Evicted.L1, r.Evicted.L2, r.OutTokens, r.Restores, r.Retractions, r.Ticks, r.Collectives, tripped(r.Rails), r.Virtual, r.WallSeconds, r.Digest)
 	if err != nil {
 		return err
 	}

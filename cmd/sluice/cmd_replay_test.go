@@ -11,7 +11,10 @@ import (
 	"sluice/internal/clock"
 )
 
-const syntheticTrace = "../../runtime/replay/testdata/synthetic.jsonl"
+const (
+	syntheticTrace = "../../runtime/replay/testdata/synthetic.jsonl"
+	frozenGate     = "../../abi/testdata/frozen/v1.0/go.wasm" // takes no settings
+)
 
 // runHere runs a command line with a cache directory of its own and returns what it printed.
 func runHere(t *testing.T, args ...string) (stdout, stderr string, status int) {
@@ -41,7 +44,7 @@ func TestReplayPrintsTheDocumentedJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(first), &a); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"requests", "served", "failed", "ticks", "collectives", "input_tokens", "output_tokens", "hit_tokens",
+	for _, name := range []string{"requests", "served", "failed", "ticks", "collectives", "input_tokens", "output_tokens", "hit_tokens", "evicted_tokens", "uncached_tokens",
 		"restores", "retractions", "rails", "policies", "digest", "virtual_seconds", "wall_seconds"} {
 		if _, ok := a[name]; !ok {
 			t.Errorf("the JSON has no %q", name)
@@ -107,6 +110,9 @@ func TestReplayInputErrors(t *testing.T) {
 		"unknown hook":     {[]string{"--trace", syntheticTrace, "--policy", "sort=lru"}, `no hook is named "sort"`},
 		"hook twice":       {[]string{"--trace", syntheticTrace, "--policy", "gate=ungated", "--policy", "gate=pending-only"}, "given twice"},
 		"unknown policy":   {[]string{"--trace", syntheticTrace, "--policy", "gate=open"}, "open"},
+		"config for none":  {[]string{"--trace", syntheticTrace, "--policy", "score=lfu", "--policy-config", `score={"a":1}`}, "for which --policy names a module"},
+		"config refused":   {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy-config", `gate={"a":1}`}, "refuses its configuration"},
+		"config no table":  {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy-config", `gate=[1]`}, "no JSON object"},
 		"not a module":     {[]string{"--trace", syntheticTrace, "--policy", "gate=" + text}, "not_wasm"},
 		"missing module":   {[]string{"--trace", syntheticTrace, "--policy", "gate=nowhere.wasm"}, "nowhere.wasm"},
 		"on-fault hook":    {[]string{"--trace", syntheticTrace, "--on-fault", "sort=hold"}, `--on-fault "sort=hold": want HOOK=native or HOOK=hold`},

@@ -57,7 +57,7 @@ func (w *World) observe(r int) {
 		switch f.Kind {
 		case schedule.EffectAdmitted:
 			if r == 0 {
-				o.Promise, o.L1 = int(f.Promise), int(f.L1)
+				o.Prompt, o.Promise, o.L1 = int(f.Prompt), int(f.Promise), int(f.L1)
 			}
 		case schedule.EffectToken:
 			if r == 0 {

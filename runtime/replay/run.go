@@ -74,7 +74,9 @@ type Result struct {
 	InputTokens uint64                `json:"input_tokens"`
 	OutTokens   uint64                `json:"output_tokens"`
 	HitTokens   Tiers                 `json:"hit_tokens"`
-	Restores    uint64                `json:"restores"` // load operations, one a cached node
+	Evicted     Tiers                 `json:"evicted_tokens"`  // from each tier
+	Uncached    Quantiles             `json:"uncached_tokens"` // prompt tokens of an admitted request that no tier held
+	Restores    uint64                `json:"restores"`        // load operations, one a cached node
 	Retractions uint64                `json:"retractions"`
 	Rails       map[string]uint64     `json:"rails"`
 	Policies    map[string]PolicyName `json:"policies"`
@@ -179,6 +181,9 @@ func (w *World) result(res *Result) {
 	res.Ticks, res.Collectives = w.tick, w.Exchanges
 	res.InputTokens, res.OutTokens = c.InputTokens, c.OutputTokens
 	res.HitTokens = Tiers{L1: c.HitL1, L2: c.HitL2}
+	evicted, page := s.CacheStats().Evicted, uint64(w.cfg.Schedule.PageSize)
+	res.Evicted = Tiers{L1: evicted[index.L1] * page, L2: evicted[index.L2] * page}
+	res.Uncached = quantilesOf(w.uncached())
 	res.Restores, res.Retractions = c.Restores, c.Retractions
 	res.Rails = w.Rails()
 	res.Virtual = w.now.Seconds()

@@ -69,6 +69,7 @@ type Outcome struct {
 	ID      uint64
 	Ends    []End // by rank; Tick 0 = it has not ended there
 	Tokens  []uint32
+	Prompt  int // tokens; 0 = it was never admitted
 	Promise int // tokens
 	L1      int // of them on the device at admission
 	Wrong   int // tokens that differ from what the right bytes give
