@@ -25,7 +25,7 @@ const Align = 16
 // Numbers that host and policy agree on.
 const (
 	LogEntries    = 64      // entries of a LogRing
-	LogTextBytes  = 120     // bytes of text in a log entry, which start LogEntrySize - LogTextBytes bytes into it; a longer text is cut
+	LogTextBytes  = 120     // bytes of text in a log entry, its last ones; a longer text is cut
 	Counters      = 64      // numbers of 8 bytes in the COUNTERS arena
 	MaxStateBytes = 1048576 // most bytes of a saved state
 )
@@ -302,8 +302,8 @@ const (
 	StatusBadBatch         Status = -1 // the batch header makes no sense to the guest
 	StatusUnsupportedMinor Status = -2 // the guest needs a newer minor version
 	StatusBadConfig        Status = -3 // configure refuses the configuration bytes
-	StatusNoCapacity       Status = -4 // an arena is too small for the batch
-	StatusDeclined         Status = -5 // the native policy answers this tick; no fault
+	StatusNoCapacity       Status = -4 // an arena is too small for the batch, or the host's limit for the state to save
+	StatusDeclined         Status = -5 // no fault: the native policy answers this tick; from sluice_state_load, the state is of no use to this policy
 )
 
 // String is the value in words; an unknown value is named by its number.
@@ -1024,7 +1024,7 @@ func GetLogRing(b []byte) LogRing {
 	}
 }
 
-// LogEntry is one line of a policy's log.
+// LogEntry is one line of a policy's log. Its last LogTextBytes bytes are the text; those past Length mean nothing.
 type LogEntry struct {
 	Level  LogLevel // how much it matters; 0..3; policy; zero: debug
 	Length uint8    // bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line

@@ -10,6 +10,14 @@ export const MAGIC: u32 = 0x31424c53;
 export const HOST_MAGIC: u32 = 0x31484c53;
 /** Most input records of a batch. */
 export const MAX_RECORDS: u32 = 1048576;
+/** entries of a LogRing */
+export const LOG_ENTRIES: u32 = 64;
+/** bytes of text in a log entry, its last ones; a longer text is cut */
+export const LOG_TEXT_BYTES: u32 = 120;
+/** numbers of 8 bytes in the COUNTERS arena */
+export const COUNTERS: u32 = 64;
+/** most bytes of a saved state */
+export const MAX_STATE_BYTES: u32 = 1048576;
 /** Size of Header in bytes. */
 export const HEADER_SIZE: u32 = 64;
 /** Size of HostInfo in bytes. */
@@ -145,9 +153,9 @@ export namespace Status {
   export const UNSUPPORTED_MINOR: i32 = -2;
   /** configure refuses the configuration bytes */
   export const BAD_CONFIG: i32 = -3;
-  /** an arena is too small for the batch */
+  /** an arena is too small for the batch, or the host's limit for the state to save */
   export const NO_CAPACITY: i32 = -4;
-  /** the native policy answers this tick; no fault */
+  /** no fault: the native policy answers this tick; from sluice_state_load, the state is of no use to this policy */
   export const DECLINED: i32 = -5;
 }
 
@@ -836,10 +844,15 @@ export class ScoreAnswer {
   }
 }
 
-/** LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries. The object is the record itself, where it lies in the batch. */
+/** LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries. The object is the record itself, where it lies in the LOG arena. */
 @unmanaged
 @final
 export class LogRing {
+  /** entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet */
+  @inline
+  setWritten(x: u32): void {
+    store<u32>(changetype<usize>(this), x, 0);
+  }
   /** entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet */
   @inline
   get written(): u32 {
@@ -847,10 +860,20 @@ export class LogRing {
   }
 }
 
-/** LogEntry is one line of a policy's log. The object is the record itself, where it lies in the batch. */
+/** LogEntry is one line of a policy's log. Its last LogTextBytes bytes are the text; those past Length mean nothing. The object is the record itself, where it lies in the LOG arena. */
 @unmanaged
 @final
 export class LogEntry {
+  /** how much it matters; 0..3; policy; zero: debug */
+  @inline
+  setLevel(x: u8): void {
+    store<u8>(changetype<usize>(this), x, 0);
+  }
+  /** bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line */
+  @inline
+  setLength(x: u8): void {
+    store<u8>(changetype<usize>(this), x, 1);
+  }
   /** how much it matters; 0..3; policy; zero: debug */
   @inline
   get level(): u8 {

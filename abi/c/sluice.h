@@ -41,6 +41,12 @@
 #endif
 #define SLUICE_HOST_INFO_BYTES 256
 
+/* Numbers that host and policy agree on. */
+#define SLUICE_LOG_ENTRIES 64 /* entries of a LogRing */
+#define SLUICE_LOG_TEXT_BYTES 120 /* bytes of text in a log entry, its last ones; a longer text is cut */
+#define SLUICE_COUNTERS 64 /* numbers of 8 bytes in the COUNTERS arena */
+#define SLUICE_MAX_STATE_BYTES 1048576 /* most bytes of a saved state */
+
 /* Sizes and strides of this version's records, in bytes. */
 #define SLUICE_HEADER_SIZE 64
 #define SLUICE_HOST_INFO_SIZE 64
@@ -116,8 +122,8 @@
 #define SLUICE_STATUS_BAD_BATCH (-1) /* the batch header makes no sense to the guest */
 #define SLUICE_STATUS_UNSUPPORTED_MINOR (-2) /* the guest needs a newer minor version */
 #define SLUICE_STATUS_BAD_CONFIG (-3) /* configure refuses the configuration bytes */
-#define SLUICE_STATUS_NO_CAPACITY (-4) /* an arena is too small for the batch */
-#define SLUICE_STATUS_DECLINED (-5) /* the native policy answers this tick; no fault */
+#define SLUICE_STATUS_NO_CAPACITY (-4) /* an arena is too small for the batch, or the host's limit for the state to save */
+#define SLUICE_STATUS_DECLINED (-5) /* no fault: the native policy answers this tick; from sluice_state_load, the state is of no use to this policy */
 
 /* Reason says why a request ended or was held. 0 to 63 are named here; 64 to 255 are the policy's own. */
 #define SLUICE_REASON_NONE 0 /* no reason given */
@@ -431,12 +437,18 @@ typedef struct { uint8_t *p; } sluice_score_answer;
 static inline void sluice_score_answer_set_key(sluice_score_answer a, uint64_t x) { sluice_put64(a.p + 0, x); }
 
 /* LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries. */
-typedef struct { const uint8_t *p; } sluice_log_ring;
+typedef struct { uint8_t *p; } sluice_log_ring;
+/* entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet */
+static inline void sluice_log_ring_set_written(sluice_log_ring a, uint32_t x) { sluice_put32(a.p + 0, x); }
 /* entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet */
 static inline uint32_t sluice_log_ring_written(sluice_log_ring r) { return sluice_get32(r.p + 0); }
 
-/* LogEntry is one line of a policy's log. */
-typedef struct { const uint8_t *p; } sluice_log_entry;
+/* LogEntry is one line of a policy's log. Its last LogTextBytes bytes are the text; those past Length mean nothing. */
+typedef struct { uint8_t *p; } sluice_log_entry;
+/* how much it matters; 0..3; policy; zero: debug */
+static inline void sluice_log_entry_set_level(sluice_log_entry a, uint8_t x) { sluice_put8(a.p + 0, x); }
+/* bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line */
+static inline void sluice_log_entry_set_length(sluice_log_entry a, uint8_t x) { sluice_put8(a.p + 1, x); }
 /* how much it matters; 0..3; policy; zero: debug */
 static inline uint8_t sluice_log_entry_level(sluice_log_entry r) { return sluice_get8(r.p + 0); }
 /* bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line */

@@ -29,6 +29,17 @@ Each has typed views of every record, the arenas and the exports, generated from
 [guest](guest), C in [c/sluice.h](c/sluice.h), Rust in [rust](rust), AssemblyScript in [assemblyscript](assemblyscript), Zig in
 [zig/sluice.zig](zig/sluice.zig). [docs/write-a-policy.md](../docs/write-a-policy.md) begins with one.
 
+## Logs, counters and state
+
+A policy may say something, count, and hand its state to its successor. It calls nobody: it leaves what it has to say in arenas of its
+own, and the host reads them after a call. A policy that offers none of these arenas pays nothing.
+
+- **LOG** is one LogRing, then LogEntries entries. Entry number k, counted from 0, lies at k modulo LogEntries; Written is raised by one
+  after an entry is whole. When a call traps, what was written before it is read all the same.
+- **COUNTERS** is numbers of 8 bytes, side by side, that the policy only raises. What each counts is the policy's own.
+- **STATE** is the policy's own bytes, in a layout that its schema names: on the swap to a policy that knows the schema, the host moves
+  them from sluice_state_save of the one to sluice_state_load of the other.
+
 ## Exports
 
 | name | signature | meaning |
@@ -40,6 +51,10 @@ Each has typed views of every record, the arenas and the exports, generated from
 	b.WriteString("\n## Hooks\n\n| hook | kind | entry point | instance | does | output records |\n|---|---|---|---|---|---|\n")
 	for _, h := range d.Hooks {
 		fmt.Fprintf(&b, "| %s | %d | `%s` | %s | %s | %s |\n", strings.ToLower(h.Name), h.Kind, h.Export, h.Class, h.Doc, h.Outs)
+	}
+	b.WriteString("\n## Numbers\n\n| name | value | meaning |\n|---|---|---|\n")
+	for _, c := range d.Constants {
+		fmt.Fprintf(&b, "| %s | %d | %s |\n", c.Name, c.Value, c.Doc)
 	}
 	b.WriteString("\n## Records\n")
 	for _, r := range d.Records {
@@ -54,7 +69,11 @@ Each has typed views of every record, the arenas and the exports, generated from
 			fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s | %s | %s |\n", f.Off, t, f.Name, f.Unit, f.Range, f.Scope, f.Zero, f.Doc)
 			next = f.Off + width(f.Type)
 		}
-		gap(&b, next, r.Size)
+		text := d.textBytes(r)
+		gap(&b, next, r.Size-text)
+		if text > 0 {
+			fmt.Fprintf(&b, "| %d | %d bytes | Text | | UTF-8 | policy | | the line; the bytes past Length mean nothing |\n", r.Size-text, text)
+		}
 	}
 	b.WriteString("\n## Values\n")
 	for _, e := range d.Enums {
@@ -68,6 +87,16 @@ Each has typed views of every record, the arenas and the exports, generated from
 		fmt.Fprintf(&b, "| %d | %s | %s |\n", f.Value, f.Name, strings.TrimPrefix(strings.TrimPrefix(f.Doc, f.Name+": "), f.Name+" "))
 	}
 	return b.Bytes()
+}
+
+// textBytes is how many bytes of text end the record, 0 for a record of numbers only.
+func (d *desc) textBytes(r record) int {
+	for _, c := range d.Constants {
+		if r.Role == "log" && c.Name == "LogTextBytes" && c.Value < r.Size {
+			return c.Value
+		}
+	}
+	return 0
 }
 
 // gap renders the reserved bytes [from, to) of a record.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,7 +36,7 @@ func TestGuestsCheckTheHostsLimit(t *testing.T) {
 	}
 }
 
-// Every field and value of the description is in every SDK, at its offset.
+// Every number, field and value of the description is in every SDK, at its offset.
 func TestEverySDKHasEveryField(t *testing.T) {
 	d, err := load("../abi.json")
 	if err != nil {
@@ -46,6 +48,12 @@ func TestEverySDKHasEveryField(t *testing.T) {
 	}
 	for path := range sdks() {
 		text := string(outs[path])
+		for _, c := range d.Constants {
+			line := regexp.MustCompile(fmt.Sprintf(`(?im)^.*\b(SLUICE_)?%s\b.* %d\b`, snake(c.Name), c.Value))
+			if !line.MatchString(text) || !strings.Contains(text, c.Doc) {
+				t.Errorf("%s lacks %s = %d", path, c.Name, c.Value)
+			}
+		}
 		for _, r := range d.Records {
 			for _, f := range r.Fields {
 				if want := fieldNote(f); strings.Count(text, want) == 0 {

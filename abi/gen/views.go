@@ -7,7 +7,7 @@ import (
 )
 
 // goViews renders abi/guest/layout_gen.go: read views over globals and input records, write views over output
-// records.
+// records, and views for both over those of the log.
 func goViews(d *desc) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(banner + "package guest\n\nimport (\n\"encoding/binary\"\n\n\"sluice/abi\"\n)\n\n")
@@ -16,7 +16,10 @@ func goViews(d *desc) ([]byte, error) {
 		case "globals", "in":
 			view(&b, r)
 		case "out":
-			writer(&b, r)
+			writeView(&b, r)
+		case "log":
+			view(&b, r)
+			setters(&b, r)
 		}
 	}
 	return format.Source(b.Bytes())
@@ -39,7 +42,11 @@ func abiType(f field) string {
 
 func view(b *bytes.Buffer, r record) {
 	name := viewName(r)
-	fmt.Fprintf(b, "// %s is a view of an abi.%s in a batch.\ntype %s struct{ p *[abi.%s]byte }\n\n", name, r.Name, name, r.strideName())
+	where := "a batch"
+	if r.Role == "log" {
+		where = "a LOG arena, for reading and writing"
+	}
+	fmt.Fprintf(b, "// %s is a view of an abi.%s in %s.\ntype %s struct{ p *[abi.%s]byte }\n\n", name, r.Name, where, name, r.strideName())
 	for _, f := range r.Fields {
 		g := f
 		g.Go = ""
@@ -51,9 +58,14 @@ func view(b *bytes.Buffer, r record) {
 	}
 }
 
-func writer(b *bytes.Buffer, r record) {
+func writeView(b *bytes.Buffer, r record) {
 	name := viewName(r)
 	fmt.Fprintf(b, "// %s is a view of an abi.%s in a batch, for writing.\ntype %s struct{ p *[abi.%s]byte }\n\n", name, r.Name, name, r.strideName())
+	setters(b, r)
+}
+
+func setters(b *bytes.Buffer, r record) {
+	name := viewName(r)
 	for _, f := range r.Fields {
 		var body string
 		switch {

@@ -283,3 +283,27 @@ type ScoreAnswer struct{ p *[abi.ScoreOutStride]byte }
 
 // SetKey: the smallest is evicted first; equal keys go by last use; any; an int64 in two's complement; policy; zero: goes before every positive key.
 func (v ScoreAnswer) SetKey(x uint64) { binary.LittleEndian.PutUint64(v.p[0:], x) }
+
+// LogRing is a view of an abi.LogRing in a LOG arena, for reading and writing.
+type LogRing struct{ p *[abi.LogRingSize]byte }
+
+// Written: entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet.
+func (v LogRing) Written() uint32 { return binary.LittleEndian.Uint32(v.p[0:]) }
+
+// SetWritten: entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet.
+func (v LogRing) SetWritten(x uint32) { binary.LittleEndian.PutUint32(v.p[0:], x) }
+
+// LogEntry is a view of an abi.LogEntry in a LOG arena, for reading and writing.
+type LogEntry struct{ p *[abi.LogEntrySize]byte }
+
+// Level: how much it matters; 0..3; policy; zero: debug.
+func (v LogEntry) Level() abi.LogLevel { return abi.LogLevel(v.p[0]) }
+
+// Length: bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line.
+func (v LogEntry) Length() uint8 { return v.p[1] }
+
+// SetLevel: how much it matters; 0..3; policy; zero: debug.
+func (v LogEntry) SetLevel(x abi.LogLevel) { v.p[0] = uint8(x) }
+
+// SetLength: bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line.
+func (v LogEntry) SetLength(x uint8) { v.p[1] = x }

@@ -28,6 +28,14 @@ pub const magic: u32 = 0x31424c53;
 pub const host_magic: u32 = 0x31484c53;
 /// Most input records of a batch.
 pub const max_records: u32 = 1048576;
+/// entries of a LogRing
+pub const log_entries: u32 = 64;
+/// bytes of text in a log entry, its last ones; a longer text is cut
+pub const log_text_bytes: u32 = 120;
+/// numbers of 8 bytes in the COUNTERS arena
+pub const counters: u32 = 64;
+/// most bytes of a saved state
+pub const max_state_bytes: u32 = 1048576;
 /// Size of Header in bytes.
 pub const header_size: u32 = 64;
 /// Size of HostInfo in bytes.
@@ -171,9 +179,9 @@ pub const Status = enum(i32) {
     unsupported_minor = -2,
     /// configure refuses the configuration bytes
     bad_config = -3,
-    /// an arena is too small for the batch
+    /// an arena is too small for the batch, or the host's limit for the state to save
     no_capacity = -4,
-    /// the native policy answers this tick; no fault
+    /// no fault: the native policy answers this tick; from sluice_state_load, the state is of no use to this policy
     declined = -5,
     _,
 };
@@ -861,7 +869,12 @@ pub const ScoreAnswer = struct {
 
 /// LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries.
 pub const LogRing = struct {
-    p: [*]const u8,
+    p: [*]u8,
+
+    /// entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
+    pub inline fn setWritten(v: LogRing, x: u32) void {
+        put(u32, v.p, 0, x);
+    }
 
     /// entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
     pub inline fn written(v: LogRing) u32 {
@@ -869,9 +882,19 @@ pub const LogRing = struct {
     }
 };
 
-/// LogEntry is one line of a policy's log.
+/// LogEntry is one line of a policy's log. Its last LogTextBytes bytes are the text; those past Length mean nothing.
 pub const LogEntry = struct {
-    p: [*]const u8,
+    p: [*]u8,
+
+    /// how much it matters; 0..3; policy; zero: debug
+    pub inline fn setLevel(v: LogEntry, x: LogLevel) void {
+        put(u8, v.p, 0, @intFromEnum(x));
+    }
+
+    /// bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line
+    pub inline fn setLength(v: LogEntry, x: u8) void {
+        put(u8, v.p, 1, x);
+    }
 
     /// how much it matters; 0..3; policy; zero: debug
     pub inline fn level(v: LogEntry) LogLevel {

@@ -17,6 +17,13 @@ var (
 	configure guest.ConfigureFunc
 )
 
+// Offer makes the module offer an arena of a kind that a policy need not have, and returns its size bytes. It is for the
+// packages below this one, at the module's start, once a kind.
+func Offer(kind abi.Arena, size int) []byte {
+	arenas[kind] = aligned(size)[:size:size]
+	return arenas[kind]
+}
+
 // Configure registers f to be called once with the configuration. It is called from init.
 func Configure(f guest.ConfigureFunc) { configure = f }
 
@@ -46,10 +53,12 @@ func arena(kind, size int32) unsafe.Pointer {
 	if a := arenas[kind]; len(a) > 0 && len(a) >= int(size) {
 		return unsafe.Pointer(unsafe.SliceData(a))
 	}
-	raw := make([]byte, int(size)+2*abi.Align)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % abi.Align)
-	arenas[kind] = raw[skip:]
-	return unsafe.Pointer(unsafe.SliceData(arenas[kind]))
+	switch abi.Arena(kind) {
+	case abi.ArenaConfig, abi.ArenaIn, abi.ArenaHostInfo:
+		arenas[kind] = aligned(int(size))
+		return unsafe.Pointer(unsafe.SliceData(arenas[kind]))
+	}
+	return nil
 }
 
 //go:wasmexport sluice_configure
@@ -70,4 +79,10 @@ func configureEntry(info unsafe.Pointer) int32 {
 		return int32(abi.StatusOK)
 	}
 	return configure(h, cfg[:h.ConfigBytes])
+}
+
+// aligned is memory for an arena of at least size bytes.
+func aligned(size int) []byte {
+	raw := make([]byte, size+2*abi.Align)
+	return raw[-uintptr(unsafe.Pointer(unsafe.SliceData(raw)))%abi.Align:]
 }

@@ -14,6 +14,14 @@ pub const MAGIC: u32 = 0x31424c53;
 pub const HOST_MAGIC: u32 = 0x31484c53;
 /// Most input records of a batch.
 pub const MAX_RECORDS: u32 = 1048576;
+/// entries of a LogRing
+pub const LOG_ENTRIES: u32 = 64;
+/// bytes of text in a log entry, its last ones; a longer text is cut
+pub const LOG_TEXT_BYTES: u32 = 120;
+/// numbers of 8 bytes in the COUNTERS arena
+pub const COUNTERS: u32 = 64;
+/// most bytes of a saved state
+pub const MAX_STATE_BYTES: u32 = 1048576;
 /// Size of Header in bytes.
 pub const HEADER_SIZE: u32 = 64;
 /// Size of HostInfo in bytes.
@@ -185,9 +193,9 @@ impl Status {
     pub const UNSUPPORTED_MINOR: Status = Status(-2);
     /// configure refuses the configuration bytes
     pub const BAD_CONFIG: Status = Status(-3);
-    /// an arena is too small for the batch
+    /// an arena is too small for the batch, or the host's limit for the state to save
     pub const NO_CAPACITY: Status = Status(-4);
-    /// the native policy answers this tick; no fault
+    /// no fault: the native policy answers this tick; from sluice_state_load, the state is of no use to this policy
     pub const DECLINED: Status = Status(-5);
 }
 
@@ -896,30 +904,45 @@ impl ScoreAnswer<'_> {
 
 /// LogRing is the start of the LOG arena. LogEntries entries follow it; entry number k of all that were ever written lies at k modulo LogEntries.
 #[derive(Clone, Copy)]
-pub struct LogRing<'a>(pub(crate) In<'a>);
+pub struct LogRing<'a>(pub(crate) Out<'a>);
 
 impl LogRing<'_> {
     /// entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
     #[inline]
+    pub fn set_written(&self, x: u32) {
+        self.0.put32(0, x)
+    }
+    /// entries ever written, raised after an entry is whole; the host reads what is new after every call, one that trapped included; entries; wraps; policy; zero: nothing yet
+    #[inline]
     pub fn written(&self) -> u32 {
-        self.0.get32(0)
+        self.0.reader().get32(0)
     }
 }
 
-/// LogEntry is one line of a policy's log.
+/// LogEntry is one line of a policy's log. Its last LogTextBytes bytes are the text; those past Length mean nothing.
 #[derive(Clone, Copy)]
-pub struct LogEntry<'a>(pub(crate) In<'a>);
+pub struct LogEntry<'a>(pub(crate) Out<'a>);
 
 impl LogEntry<'_> {
     /// how much it matters; 0..3; policy; zero: debug
     #[inline]
+    pub fn set_level(&self, x: LogLevel) {
+        self.0.put8(0, x.0)
+    }
+    /// bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line
+    #[inline]
+    pub fn set_length(&self, x: u8) {
+        self.0.put8(1, x)
+    }
+    /// how much it matters; 0..3; policy; zero: debug
+    #[inline]
     pub fn level(&self) -> LogLevel {
-        LogLevel(self.0.get8(0))
+        LogLevel(self.0.reader().get8(0))
     }
     /// bytes of text; UTF-8, what is not is shown escaped; bytes; 0..LogTextBytes; policy; zero: an empty line
     #[inline]
     pub fn length(&self) -> u8 {
-        self.0.get8(1)
+        self.0.reader().get8(1)
     }
 }
 
