@@ -15,10 +15,26 @@
 // A policy with settings leaves sluice_configure out of the second line and exports its own, which begins with
 // checkHostInfo. A view is the record itself and lives for one call. An index out of range traps, and the host then answers
 // natively.
+//
+// A policy that has something to say leaves sluice_arena out of the second line and exports its own, of what it uses; a module
+// offers no other arena:
+//
+//     export function sluice_arena(kind: u32, bytes: u32): usize {
+//       return arena(kind, bytes) | logArena(kind, bytes) | countersArena(kind, bytes) | stateArena(kind, bytes, state, 16);
+//     }
+//
+//     log(LogLevel.INFO, "no page is free");
+//     logLine(LogLevel.WARN).text("held ").uint(ticks).text(" ticks").end();
+//     count(HELD, 1);
+//
+// The host reads lines and counters after each call, and moves the state (state.ts) to the policy that takes this one's place.
 
 import { AdmitBatch, Arena, GateBatch, HostInfo, MAJOR, ReserveBatch, ScoreBatch, Status } from "./layout";
 
+export * from "./counters";
 export * from "./layout";
+export * from "./log";
+export * from "./state";
 
 /** Bytes of the IN arena: an admit batch of 7,000 records, a gate batch of 13,000. A request for more is refused. */
 export const IN_BYTES: u32 = 524288;
@@ -34,13 +50,16 @@ const hostInfoArena: usize = memory.data(256, 16);
 /** Marks the module as one of this major version; never called. */
 export function sluice_abi_1(): void {}
 
-/** The address of an arena; 0 refuses a kind that the version reserves, or more bytes than it has. */
+/** The address of an arena that every policy has; 0 refuses another kind, or more bytes than it has. */
 export function sluice_arena(kind: u32, bytes: u32): usize {
   if (kind == Arena.CONFIG && bytes <= CONFIG_BYTES) return configArena;
   if (kind == Arena.IN && bytes <= IN_BYTES) return inArena;
   if (kind == Arena.HOST_INFO && bytes <= HOST_INFO_BYTES) return hostInfoArena;
   return 0;
 }
+
+// The name for a policy that exports a sluice_arena of its own.
+export { sluice_arena as arena };
 
 /** The configuration function of a policy that takes no settings: it refuses every table that is not empty. */
 export function sluice_configure(info: usize): i32 {

@@ -18,6 +18,18 @@
  * point; a hook without one is answered by the host. Every view is a pointer into the batch that the host wrote and is good
  * for one call. An index out of range traps, and the host then answers natively. Natively, a test calls the policy's
  * function after sluice_<hook>_open over a buffer of its own.
+ *
+ * A policy that has something to say stands one or more of these above its functions; a module offers no arena without:
+ *
+ *     SLUICE_WITH_LOG()                   sluice_log(SLUICE_LOG_INFO, "no page is free", 15);
+ *                                         sluice_line l = sluice_log_line(SLUICE_LOG_WARN);
+ *                                         sluice_line_text(l, "held ");
+ *                                         sluice_line_uint(l, ticks);
+ *                                         sluice_line_end(l);
+ *     SLUICE_WITH_COUNTERS()              sluice_count(HELD, 1);
+ *     SLUICE_WITH_STATE(16, save, load)   state of at most 16 bytes, moved to the policy that takes this one's place
+ *
+ * The host reads lines and counters after each call. Natively they lie in the same arenas, where a test finds them.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -32,7 +44,7 @@
 #define SLUICE_MAX_RECORDS 1048576u
 
 /* Bytes of the arenas. Define them before the header to change them; a request for more is refused with 0, and so is every
- * kind that this version reserves. IN holds an admit batch of 7,000 records and a gate batch of 13,000. */
+ * kind that the policy does not have. IN holds an admit batch of 7,000 records and a gate batch of 13,000. */
 #ifndef SLUICE_IN_BYTES
 #define SLUICE_IN_BYTES 524288
 #endif
@@ -40,6 +52,8 @@
 #define SLUICE_CONFIG_BYTES 16384
 #endif
 #define SLUICE_HOST_INFO_BYTES 256
+#define SLUICE_LOG_BYTES (SLUICE_LOG_RING_SIZE + SLUICE_LOG_ENTRIES * SLUICE_LOG_ENTRY_SIZE)
+#define SLUICE_COUNTERS_BYTES (SLUICE_COUNTERS * 8)
 
 /* Numbers that host and policy agree on. */
 #define SLUICE_LOG_ENTRIES 64 /* entries of a LogRing */
@@ -675,6 +689,102 @@ static inline int32_t sluice_no_config(sluice_host_info info, const uint8_t *con
 #define SLUICE_EXPORT(name)
 #endif
 
+/* The arenas that a policy need not have, null without the macro that makes one: a tentative definition is null unless a
+ * later one says more, and the compiler then drops what asks for it. */
+static uint8_t *const sluice_log_at __attribute__((unused));
+static uint8_t *const sluice_counters_at __attribute__((unused));
+static uint8_t *const sluice_state_at __attribute__((unused));
+static const uint32_t sluice_state_bytes __attribute__((unused));
+
+/* A line of the log under way: it is built where the host will read it. It is ended before another one begins. What is past
+ * SLUICE_LOG_TEXT_BYTES bytes is cut. */
+typedef struct { sluice_log_ring ring; sluice_log_entry entry; } sluice_line;
+
+/* Begins a line in the LOG arena at the address; policies use sluice_log_line. */
+static inline sluice_line sluice_line_begin(uint8_t *log, uint8_t level) {
+  sluice_line l;
+  l.ring.p = log;
+  l.entry.p = log + SLUICE_LOG_RING_SIZE + sluice_log_ring_written(l.ring) % SLUICE_LOG_ENTRIES * SLUICE_LOG_ENTRY_SIZE;
+  sluice_log_entry_set_level(l.entry, level);
+  sluice_log_entry_set_length(l.entry, 0);
+  return l;
+}
+/* Appends one byte. */
+static inline void sluice_line_put(sluice_line l, uint8_t c) {
+  uint8_t n = sluice_log_entry_length(l.entry);
+  if (n >= SLUICE_LOG_TEXT_BYTES) return;
+  l.entry.p[SLUICE_LOG_ENTRY_SIZE - SLUICE_LOG_TEXT_BYTES + n] = c;
+  sluice_log_entry_set_length(l.entry, (uint8_t)(n + 1));
+}
+/* Appends len bytes. */
+static inline void sluice_line_bytes(sluice_line l, const char *text, uint32_t len) {
+  for (uint32_t i = 0; i < len; i++) sluice_line_put(l, (uint8_t)text[i]);
+}
+/* Appends a text that ends with a zero byte. */
+static inline void sluice_line_text(sluice_line l, const char *text) {
+  while (*text) sluice_line_put(l, (uint8_t)*text++);
+}
+/* Appends x in decimal. */
+static inline void sluice_line_uint(sluice_line l, uint64_t x) {
+  uint64_t unit = 1;
+  while (x / unit >= 10) unit *= 10;
+  for (; unit > 0; unit /= 10) sluice_line_put(l, (uint8_t)('0' + x / unit % 10));
+}
+/* Appends x in decimal, with a minus sign where it is negative. */
+static inline void sluice_line_int(sluice_line l, int64_t x) {
+  if (x < 0) sluice_line_put(l, '-');
+  sluice_line_uint(l, x < 0 ? 0 - (uint64_t)x : (uint64_t)x);
+}
+/* Writes the line: from now on the host sees it. */
+static inline void sluice_line_end(sluice_line l) { sluice_log_ring_set_written(l.ring, sluice_log_ring_written(l.ring) + 1); }
+
+/* Gives a policy its log; it stands above the functions that use it. sluice_log writes one line of len bytes, sluice_log_line
+ * begins one that is put together of texts and numbers. More than SLUICE_LOG_ENTRIES lines in one call lose the first ones. */
+#define SLUICE_WITH_LOG()                                                                                                 \
+  static uint8_t sluice_log_arena[SLUICE_LOG_BYTES] __attribute__((aligned(SLUICE_ALIGN)));                               \
+  static uint8_t *const sluice_log_at = sluice_log_arena;                                                                 \
+  __attribute__((unused)) static inline sluice_line sluice_log_line(uint8_t level) {                                      \
+    return sluice_line_begin(sluice_log_arena, level);                                                                    \
+  }                                                                                                                       \
+  __attribute__((unused)) static inline void sluice_log(uint8_t level, const char *text, uint32_t len) {                  \
+    sluice_line l = sluice_log_line(level);                                                                               \
+    sluice_line_bytes(l, text, len);                                                                                      \
+    sluice_line_end(l);                                                                                                   \
+  }
+
+/* Gives a policy its counters; it stands above the functions that use it. sluice_count raises counter i, below
+ * SLUICE_COUNTERS, by n; another i traps. */
+#define SLUICE_WITH_COUNTERS()                                                                                            \
+  static uint8_t sluice_counters_arena[SLUICE_COUNTERS_BYTES] __attribute__((aligned(SLUICE_ALIGN)));                     \
+  static uint8_t *const sluice_counters_at = sluice_counters_arena;                                                       \
+  __attribute__((unused)) static inline void sluice_count(uint32_t i, uint64_t n) {                                       \
+    if (i >= SLUICE_COUNTERS) __builtin_trap();                                                                           \
+    sluice_put64(sluice_counters_arena + i * 8, sluice_get64(sluice_counters_arena + i * 8) + n);                         \
+  }
+
+/* Lets a policy hand its state, of at most that many bytes, to a successor.
+ *
+ *   int32_t save(uint8_t *state, uint32_t limit)                        bytes written, at most limit; or a negative status:
+ *                                                                       SLUICE_STATUS_NO_CAPACITY where limit is too small
+ *   int32_t load(const uint8_t *state, uint32_t n, uint32_t schema)     a status: SLUICE_STATUS_DECLINED for a schema or a
+ *                                                                       size that it does not know
+ *
+ * save changes nothing of the policy, and neither does a load that declines. The layout of the bytes is the schema, a number
+ * that the module's manifest names: sluice_put64 and sluice_get64 at fixed places make one that any language reads. */
+#define SLUICE_WITH_STATE(bytes, save, load)                                                                              \
+  static uint8_t sluice_state_arena[bytes] __attribute__((aligned(SLUICE_ALIGN)));                                        \
+  static uint8_t *const sluice_state_at = sluice_state_arena;                                                             \
+  static const uint32_t sluice_state_bytes = (bytes);                                                                     \
+  SLUICE_EXPORT("sluice_state_save") uint64_t sluice_state_save(uint32_t cap) {                                           \
+    uint32_t limit = cap < (bytes) ? cap : (bytes);                                                                       \
+    int32_t n = save(sluice_state_arena, limit);                                                                          \
+    if (n > (int32_t)limit) n = SLUICE_STATUS_NO_CAPACITY;                                                                \
+    return n < 0 ? (uint64_t)(uint32_t)n << 32 : (uint32_t)n;                                                             \
+  }                                                                                                                       \
+  SLUICE_EXPORT("sluice_state_load") int32_t sluice_state_load(uint32_t n, uint32_t schema) {                             \
+    return n > (bytes) ? SLUICE_STATUS_NO_CAPACITY : load(sluice_state_arena, n, schema);                                 \
+  }
+
 /* What every module exports, with the arenas. It stands once, in one source file, before the macros of the hooks. */
 #define SLUICE_POLICY(configure)                                                                                          \
   static uint8_t sluice_config_arena[SLUICE_CONFIG_BYTES] __attribute__((aligned(SLUICE_ALIGN)));                         \
@@ -685,6 +795,9 @@ static inline int32_t sluice_no_config(sluice_host_info info, const uint8_t *con
     if (kind == SLUICE_ARENA_CONFIG && bytes <= SLUICE_CONFIG_BYTES) return sluice_config_arena;                          \
     if (kind == SLUICE_ARENA_IN && bytes <= SLUICE_IN_BYTES) return sluice_in_arena;                                      \
     if (kind == SLUICE_ARENA_HOST_INFO && bytes <= SLUICE_HOST_INFO_BYTES) return sluice_host_info_arena;                 \
+    if (kind == SLUICE_ARENA_LOG && bytes <= SLUICE_LOG_BYTES) return sluice_log_at;                                      \
+    if (kind == SLUICE_ARENA_COUNTERS && bytes <= SLUICE_COUNTERS_BYTES) return sluice_counters_at;                       \
+    if (kind == SLUICE_ARENA_STATE && bytes <= sluice_state_bytes) return sluice_state_at;                                \
     return 0;                                                                                                             \
   }                                                                                                                       \
   SLUICE_EXPORT("sluice_configure") int32_t sluice_configure(const uint8_t *at) {                                         \

@@ -173,6 +173,19 @@ func (d *desc) check() error {
 			}
 			next = f.Off + w
 		}
+		if text := d.textBytes(r); next > r.Size-text {
+			return fmt.Errorf("%w: %s: its fields overlap the %d bytes of text at its end", errDescription, r.Name, text)
+		}
 	}
 	return nil
+}
+
+// textBytes is how many bytes of text end the record, 0 for a record of numbers only.
+func (d *desc) textBytes(r record) int {
+	for _, c := range d.Constants {
+		if r.Role == "log" && c.Name == "LogTextBytes" && c.Value < r.Size {
+			return c.Value
+		}
+	}
+	return 0
 }

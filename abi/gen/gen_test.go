@@ -65,6 +65,7 @@ func TestBadDescriptionsAreRefused(t *testing.T) {
 			`"WaitTicks", "off": 16, "type": "u32", "unit": "ticks", "range": "saturates", "scope": "local"`, "a local field"},
 		{"no word for zero", `"zero": "came this tick"`, `"zero": ""`, "required"},
 		{"unknown key", `"align": 16`, `"align": 16, "algin": 16`, "unknown field"},
+		{"a field in the text", `"Length", "off": 1, "type": "u8"`, `"Length", "off": 8, "type": "u8"`, "overlap the 120 bytes of text"},
 		{"odd size", `"role": "out", "size": 8`, `"role": "out", "size": 12`, "multiple of 8"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

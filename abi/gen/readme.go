@@ -89,16 +89,6 @@ own, and the host reads them after a call. A policy that offers none of these ar
 	return b.Bytes()
 }
 
-// textBytes is how many bytes of text end the record, 0 for a record of numbers only.
-func (d *desc) textBytes(r record) int {
-	for _, c := range d.Constants {
-		if r.Role == "log" && c.Name == "LogTextBytes" && c.Value < r.Size {
-			return c.Value
-		}
-	}
-	return 0
-}
-
 // gap renders the reserved bytes [from, to) of a record.
 func gap(b *bytes.Buffer, from, to int) {
 	if from < to {

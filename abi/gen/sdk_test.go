@@ -46,6 +46,11 @@ func TestEverySDKHasEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range d.Constants {
+		if row := fmt.Sprintf("| %s | %d | %s |", c.Name, c.Value, c.Doc); !strings.Contains(string(outs["README.md"]), row) {
+			t.Errorf("README.md lacks %s", row)
+		}
+	}
 	for path := range sdks() {
 		text := string(outs[path])
 		for _, c := range d.Constants {

@@ -15,6 +15,17 @@
 //!
 //! A view points into the batch that the host wrote and lives for one call. An index out of range traps, and the host then
 //! answers natively. Natively, a test opens a batch over a buffer of its own.
+//!
+//! A policy that has something to say names what it uses beside its hooks; a module offers no arena without:
+//!
+//!     sluice.policy(.{ .gate = gate, .log = true, .counters = true, .state = .{ .bytes = 16, .save = save, .load = load } });
+//!
+//!     sluice.log.info("no page is free");
+//!     sluice.log.line(.warn).text("held ").uint(ticks).text(" ticks").end();
+//!     sluice.counter.add(held, 1);
+//!
+//! The host reads lines and counters after each call, and moves the state to the policy that takes this one's place. Natively
+//! they are kept in the same way, and a test reads them back with log.entry and counter.value.
 
 const std = @import("std");
 
@@ -1181,16 +1192,146 @@ var in_arena: [in_bytes]u8 align(16) = @splat(0);
 var config_arena: [config_bytes]u8 align(16) = @splat(0);
 var host_info_arena: [host_info_bytes]u8 align(16) = @splat(0);
 
+/// Bytes of the LOG arena.
+pub const log_bytes = log_ring_size + log_entries * log_entry_size;
+/// Bytes of the COUNTERS arena.
+pub const counters_bytes = counters * 8;
+
+var log_arena: [log_bytes]u8 align(16) = @splat(0);
+var counters_arena: [counters_bytes]u8 align(16) = @splat(0);
+
+/// The policy's log: lines of at most log_text_bytes bytes, the last log_entries of which the host finds after each call, one
+/// that trapped included. More lines than that in one call lose the first ones.
+pub const log = struct {
+    const ring: LogRing = .{ .p = &log_arena };
+    const text_off = log_entry_size - log_text_bytes;
+
+    fn at(k: u32) LogEntry {
+        return .{ .p = @as([*]u8, &log_arena) + log_ring_size + k % log_entries * log_entry_size };
+    }
+
+    /// Writes one line.
+    pub fn write(level: LogLevel, text: []const u8) void {
+        line(level).text(text).end();
+    }
+
+    /// Writes a line of use to the policy's author.
+    pub fn debug(text: []const u8) void {
+        write(.debug, text);
+    }
+
+    /// Writes a line of use to the operator.
+    pub fn info(text: []const u8) void {
+        write(.info, text);
+    }
+
+    /// Writes a line that says that something is not as it should be.
+    pub fn warn(text: []const u8) void {
+        write(.warn, text);
+    }
+
+    /// Writes a line that says that the policy could not do what it is for.
+    pub fn err(text: []const u8) void {
+        write(.@"error", text);
+    }
+
+    /// Begins a line that is put together of texts and numbers; end writes it. It is ended before another one begins.
+    pub fn line(level: LogLevel) Line {
+        const e = at(written());
+        e.setLevel(level);
+        e.setLength(0);
+        return .{ .e = e };
+    }
+
+    /// How many lines were ever written; it wraps after 2^32.
+    pub fn written() u32 {
+        return ring.written();
+    }
+
+    /// Line number k, counted from 0, of which the last log_entries are there. It is for tests.
+    pub fn entry(k: u32) struct { level: LogLevel, text: []const u8 } {
+        const e = at(k);
+        return .{ .level = e.level(), .text = (e.p + text_off)[0..@min(e.length(), log_text_bytes)] };
+    }
+
+    /// A line under way. It is built where the host will read it. What is past log_text_bytes bytes is cut.
+    pub const Line = struct {
+        e: LogEntry,
+
+        /// Appends a text.
+        pub fn text(v: Line, s: []const u8) Line {
+            for (s) |c| v.put(c);
+            return v;
+        }
+
+        /// Appends x in decimal.
+        pub fn uint(v: Line, x: u64) Line {
+            var unit: u64 = 1;
+            while (x / unit >= 10) unit *= 10;
+            while (unit > 0) : (unit /= 10) v.put('0' + @as(u8, @intCast(x / unit % 10)));
+            return v;
+        }
+
+        /// Appends x in decimal, with a minus sign where it is negative.
+        pub fn int(v: Line, x: i64) Line {
+            if (x < 0) v.put('-');
+            return v.uint(@abs(x));
+        }
+
+        fn put(v: Line, c: u8) void {
+            const have = v.e.length();
+            if (have >= log_text_bytes) return;
+            v.e.p[text_off + have] = c;
+            v.e.setLength(have + 1);
+        }
+
+        /// Writes the line: from now on the host sees it.
+        pub fn end(_: Line) void {
+            ring.setWritten(written() +% 1);
+        }
+    };
+};
+
+/// The policy's counters: numbers that only rise, below counters, which the host reads after each call and shows as metrics.
+/// What each counts is the policy's own; give the numbers names by constants.
+pub const counter = struct {
+    /// Raises counter i by x. It wraps after 2^64; an i that is not below counters traps.
+    pub fn add(i: usize, x: u64) void {
+        put(u64, at(i), 0, value(i) +% x);
+    }
+
+    /// Reads counter i.
+    pub fn value(i: usize) u64 {
+        return get(u64, at(i), 0);
+    }
+
+    fn at(i: usize) [*]u8 {
+        if (i >= counters) @trap();
+        return @as([*]u8, &counters_arena) + i * 8;
+    }
+};
+
 /// The configuration function of a policy that takes no settings: it refuses every table that is not empty.
 pub fn noConfig(_: HostInfo, config: []const u8) Status {
     return if (config.len == 0 or std.mem.eql(u8, config, "{}")) .ok else .bad_config;
 }
 
 /// Makes the exports of a module, in a comptime block: a field for each hook that the policy answers, and configure for one
-/// that takes settings.
+/// that takes settings. log and counters are true for a policy that uses them. state lets it hand its state to a successor:
+///
+/// - bytes: the most bytes that it saves or loads;
+/// - save: fn (dst: []u8) ?usize writes the state and says how many bytes it has, null if they do not fit; it changes nothing;
+/// - load: fn (src: []const u8, schema: u32) Status, .declined for a schema or a size that it does not know, which changes
+///   nothing.
+///
+/// The layout of the bytes is the schema, a number that the module's manifest names. A module with state is linked with
+/// --export=sluice_state_save --export=sluice_state_load.
 pub fn policy(comptime p: anytype) void {
     const Fields = @TypeOf(p);
     const configure: fn (HostInfo, []const u8) Status = if (@hasField(Fields, "configure")) p.configure else noConfig;
+    const has_log = @hasField(Fields, "log") and p.log;
+    const has_counters = @hasField(Fields, "counters") and p.counters;
+    const Kept = if (@hasField(Fields, "state")) State(p.state) else void;
     const Module = struct {
         fn marker() callconv(.c) void {}
 
@@ -1198,6 +1339,9 @@ pub fn policy(comptime p: anytype) void {
             if (kind == @intFromEnum(Arena.config) and bytes <= config_bytes) return &config_arena;
             if (kind == @intFromEnum(Arena.in) and bytes <= in_bytes) return &in_arena;
             if (kind == @intFromEnum(Arena.host_info) and bytes <= host_info_bytes) return &host_info_arena;
+            if (has_log and kind == @intFromEnum(Arena.log) and bytes <= log_bytes) return &log_arena;
+            if (has_counters and kind == @intFromEnum(Arena.counters) and bytes <= counters_bytes) return &counters_arena;
+            if (Kept != void and kind == @intFromEnum(Arena.state) and bytes <= Kept.area.len) return &Kept.area;
             return null;
         }
 
@@ -1212,10 +1356,35 @@ pub fn policy(comptime p: anytype) void {
     @export(&Module.marker, .{ .name = "sluice_abi_1" });
     @export(&Module.arena, .{ .name = "sluice_arena" });
     @export(&Module.entry, .{ .name = "sluice_configure" });
+    if (Kept != void) {
+        @export(&Kept.saveEntry, .{ .name = "sluice_state_save" });
+        @export(&Kept.loadEntry, .{ .name = "sluice_state_load" });
+    }
     if (@hasField(Fields, "gate")) hook(GateBatch, p.gate, "sluice_gate_v1");
     if (@hasField(Fields, "admit")) hook(AdmitBatch, p.admit, "sluice_admit_v1");
     if (@hasField(Fields, "reserve")) hook(ReserveBatch, p.reserve, "sluice_reserve_v1");
     if (@hasField(Fields, "score")) hook(ScoreBatch, p.score, "sluice_score_v1");
+}
+
+fn State(comptime p: anytype) type {
+    const save: fn ([]u8) ?usize = p.save;
+    const load: fn ([]const u8, u32) Status = p.load;
+    return struct {
+        var area: [p.bytes]u8 align(16) = @splat(0);
+
+        fn saveEntry(cap: u32) callconv(.c) u64 {
+            const dst = area[0..@min(area.len, cap)];
+            if (save(dst)) |bytes| {
+                if (bytes <= dst.len) return bytes;
+            }
+            return @as(u64, @as(u32, @bitCast(@intFromEnum(Status.no_capacity)))) << 32;
+        }
+
+        fn loadEntry(bytes: u32, schema: u32) callconv(.c) i32 {
+            if (bytes > area.len) return @intFromEnum(Status.no_capacity);
+            return @intFromEnum(load(area[0..bytes], schema));
+        }
+    };
 }
 
 fn hook(comptime View: type, comptime f: fn (View) Status, comptime name: []const u8) void {

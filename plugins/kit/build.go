@@ -120,6 +120,9 @@ func zigRecipe(dir fs.FS, out string) (Recipe, error) {
 			args, hooks = append(args, "--export=sluice_"+hook+"_v1"), hooks+1
 		}
 	}
+	if strings.Contains(words, ".state = .{") {
+		args = append(args, "--export=sluice_state_save", "--export=sluice_state_load")
+	}
 	if hooks == 0 {
 		return Recipe{}, fmt.Errorf("%w: policy.zig names no hook; write sluice.policy(.{ .gate = ... })", ErrRecipe)
 	}

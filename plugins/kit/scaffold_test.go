@@ -134,6 +134,8 @@ func TestRecipes(t *testing.T) {
 		{"rust", fstest.MapFS{"lib.rs": file("")}, "bash build.sh p.wasm", true},
 		{"assemblyscript", fstest.MapFS{"policy.ts": file("")}, "asc policy.ts --runtime stub --noAssert -O3 --use abort= -o p.wasm", true},
 		{"zig", fstest.MapFS{"policy.zig": file("sluice.policy(.{ .gate = g,\n .admit  = a });")}, "--export=sluice_gate_v1 --export=sluice_admit_v1 --stack", true},
+		{"zig with state", fstest.MapFS{"policy.zig": file("sluice.policy(.{ .gate = g, .state = .{ .bytes = 8 } });")},
+			"--export=sluice_gate_v1 --export=sluice_state_save --export=sluice_state_load --stack", true},
 		{"zig without a hook", fstest.MapFS{"policy.zig": file("sluice.policy(.{});")}, "names no hook", false},
 		{"nothing", fstest.MapFS{"main.go": file("")}, "want go.mod, policy.c", false},
 		{"a folder of that name", fstest.MapFS{"go.mod/x": file("")}, "want go.mod, policy.c", false},

@@ -1179,7 +1179,7 @@ impl<'a> ScoreBatch<'a> {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __module {
-    ($configure:path) => {
+    ($configure:path; $($part:ident)*) => {
         #[cfg(target_arch = "wasm32")]
         #[panic_handler]
         fn __stop(_: &core::panic::PanicInfo) -> ! {
@@ -1191,6 +1191,9 @@ macro_rules! __module {
 
         #[unsafe(no_mangle)]
         pub extern "C" fn sluice_arena(kind: u32, bytes: u32) -> *mut u8 {
+            $(if kind == $crate::$part::KIND {
+                return $crate::__part_arena!($part, bytes);
+            })*
             $crate::arena(kind, bytes)
         }
 

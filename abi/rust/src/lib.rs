@@ -18,11 +18,51 @@
 //!
 //! A view points into the batch that the host wrote and lives for one call. An index out of range panics, which in a
 //! module is a trap: the host then answers natively. Natively, a test opens a batch over a buffer of its own.
+//!
+//! A policy that has something to say names what it uses in front of its hooks; a module offers no arena without:
+//!
+//! ```ignore
+//! sluice::policy!(log, counters, state(16, save, load); gate = gate);
+//!
+//! sluice::log::info("no page is free");
+//! sluice::log::line(LogLevel::WARN).text("held ").uint(ticks).text(" ticks").end();
+//! sluice::counters::add(HELD, 1);
+//! ```
+//!
+//! The host reads lines and counters after each call, and moves the state to the policy that takes this one's place. Natively
+//! each thread has lines and counters of its own, which a test reads back with `log::entry` and `counters::get`.
 
 #![no_std]
 
+// A test's threads each have arenas of their own; a module has one thread and no std.
+#[cfg(not(target_arch = "wasm32"))]
+extern crate std;
+
+/// Makes place, the address of memory for an arena: static in a module, and a test's thread's own natively.
+macro_rules! area {
+    ($bytes:expr) => {
+        #[cfg(target_arch = "wasm32")]
+        fn place() -> *mut u8 {
+            static AREA: $crate::Area<{ $bytes }> = $crate::Area::new();
+            AREA.at()
+        }
+
+        #[cfg(not(target_arch = "wasm32"))]
+        fn place() -> *mut u8 {
+            std::thread_local! {
+                static AREA: $crate::Area<{ $bytes }> = const { $crate::Area::new() };
+            }
+            AREA.with($crate::Area::at)
+        }
+    };
+}
+use area;
+
+pub mod counters;
 mod layout;
+pub mod log;
 mod raw;
+pub mod state;
 
 pub use layout::*;
 
@@ -36,15 +76,57 @@ pub const CONFIG_BYTES: usize = 16 << 10;
 pub const HOST_INFO_BYTES: usize = 256;
 
 /// Makes the exports of a module: `policy!(gate = f, reserve = g, admit = h, score = k)` with the hooks that the policy answers, and
-/// `configure = c` in front for one that takes settings.
+/// `configure = c` in front for one that takes settings. What the policy uses of `log`, `counters` and
+/// `state(bytes, save, load)` stands before a semicolon in front of it all.
 #[macro_export]
 macro_rules! policy {
     (configure = $configure:path, $($hook:ident = $policy:path),+ $(,)?) => {
-        $crate::__module!($configure);
+        $crate::__module!($configure;);
         $($crate::__hook!($hook, $policy);)+
+    };
+    ($($part:ident $(($($arg:tt)*))?),+; configure = $configure:path, $($hook:ident = $policy:path),+ $(,)?) => {
+        $($crate::__part!($part $($($arg)*)?);)+
+        $crate::__module!($configure; $($part)+);
+        $($crate::__hook!($hook, $policy);)+
+    };
+    ($($part:ident $(($($arg:tt)*))?),+; $($hook:ident = $policy:path),+ $(,)?) => {
+        $crate::policy!($($part $(($($arg)*))?),+; configure = $crate::no_config, $($hook = $policy),+);
     };
     ($($hook:ident = $policy:path),+ $(,)?) => {
         $crate::policy!(configure = $crate::no_config, $($hook = $policy),+);
+    };
+}
+
+/// What a part of a policy needs beside its arena; used by policy.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __part {
+    (log) => {};
+    (counters) => {};
+    (state $bytes:expr, $save:path, $load:path) => {
+        static __SLUICE_STATE: $crate::state::Place<{ $bytes }> = $crate::state::Place::new();
+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn sluice_state_save(cap: u32) -> u64 {
+            __SLUICE_STATE.save(cap, $save)
+        }
+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn sluice_state_load(bytes: u32, schema: u32) -> i32 {
+            __SLUICE_STATE.load(bytes, schema, $load).0
+        }
+    };
+}
+
+/// The address of the arena of a part of a policy; used by policy.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __part_arena {
+    (state, $bytes:expr) => {
+        __SLUICE_STATE.arena($bytes)
+    };
+    ($part:ident, $bytes:expr) => {
+        $crate::$part::arena($bytes)
     };
 }
 
@@ -115,9 +197,19 @@ struct Area<const N: usize>(UnsafeCell<[u8; N]>);
 // SAFETY: a module instance has one thread; the host writes between calls and never during one.
 unsafe impl<const N: usize> Sync for Area<N> {}
 
-static CONFIG: Area<CONFIG_BYTES> = Area(UnsafeCell::new([0; CONFIG_BYTES]));
-static IN: Area<IN_BYTES> = Area(UnsafeCell::new([0; IN_BYTES]));
-static HOST_INFO: Area<HOST_INFO_BYTES> = Area(UnsafeCell::new([0; HOST_INFO_BYTES]));
+impl<const N: usize> Area<N> {
+    const fn new() -> Self {
+        Area(UnsafeCell::new([0; N]))
+    }
+
+    fn at(&self) -> *mut u8 {
+        self.0.get() as *mut u8
+    }
+}
+
+static CONFIG: Area<CONFIG_BYTES> = Area::new();
+static IN: Area<IN_BYTES> = Area::new();
+static HOST_INFO: Area<HOST_INFO_BYTES> = Area::new();
 
 /// The address of an arena, null for a kind or size that is refused; used by policy.
 #[doc(hidden)]

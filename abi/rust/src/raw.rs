@@ -24,7 +24,24 @@ macro_rules! access {
                 <$t>::from_le(unsafe { (self.0.add(off) as *const $t).read_unaligned() })
             })+
         }
-        impl Out<'_> {
+        impl<'a> Out<'a> {
+            /// The record of a log at the address, which is writable for 'a as far as it is written through this.
+            pub(crate) fn new(at: *mut u8) -> Self {
+                Out(at, PhantomData)
+            }
+
+            /// The same place, for reading.
+            #[inline]
+            pub(crate) fn reader(self) -> In<'a> {
+                In(self.0, PhantomData)
+            }
+
+            /// The address of the byte at off, which lies within the record.
+            #[inline]
+            pub(crate) fn at(self, off: usize) -> *mut u8 {
+                self.0.wrapping_add(off)
+            }
+
             $(#[inline]
             pub(crate) fn $put(self, off: usize, x: $t) {
                 // SAFETY: as above; inputs and outputs are raw places, so no reference is written through.
