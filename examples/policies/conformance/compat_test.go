@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"sync"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
@@ -22,10 +23,13 @@ type raw struct {
 	module api.Module
 }
 
+// compiled is shared by the instances that are open at once: a Go module takes seconds to compile.
+var compiled = sync.OnceValue(wazero.NewCompilationCache)
+
 func newRaw(t *testing.T, wasm []byte) raw {
 	t.Helper()
 	ctx := context.Background()
-	r := wazero.NewRuntime(ctx)
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCompilationCache(compiled()))
 	t.Cleanup(func() {
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)

@@ -13,8 +13,8 @@ import (
 // guestsVariable names a folder of modules that were just built, one an example and named like it. .ci/guests sets it.
 const guestsVariable = "SLUICE_GUESTS"
 
-// TestFreshModules gives each built example its own vectors, the gates the golden ones and the random batches, and the
-// modules with every hook the golden ones of all hooks.
+// TestFreshModules gives each built example its own vectors, the gates the golden ones and the random batches, the modules
+// with every hook the golden ones of all hooks, and compares what the talking ones say.
 func TestFreshModules(t *testing.T) {
 	dir := os.Getenv(guestsVariable)
 	if dir == "" {
@@ -33,9 +33,16 @@ func TestFreshModules(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(name, "hooks-") {
+				quiet(t, wasm)
 				everyHook(t, wasm)
 				return
 			}
+			if strings.HasPrefix(name, "talker-") {
+				runVectors(t, wasm, vs, "restore-gated")
+				talks(t, wasm)
+				return
+			}
+			quiet(t, wasm)
 			if strings.HasPrefix(name, "gate-") {
 				runVectors(t, wasm, vs, "restore-gated")
 				sameAsNative(t, name, wasm)
