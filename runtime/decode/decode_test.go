@@ -255,7 +255,7 @@ func TestEveryMetricIsThereAtTheStart(t *testing.T) {
 		{"requests_finished_total", []string{"stop"}}, {"requests_finished_total", []string{"refused"}},
 		{"transfer_failed_total", []string{"peer_lost"}}, {"restores_total", nil}, {"restores_failed_total", nil},
 		{"retractions_total", nil}, {"rails_tripped_total", []string{"hold_limit"}}, {"rails_tripped_total", []string{"vote_above_poll"}},
-		{"policy_faults_total", []string{"gate"}}, {"policy_quarantined", []string{"admit"}}, {"queue_requests", []string{"quarantine"}},
+		{"policy_faults_total", []string{"gate"}}, {"policy_admit_held_total", nil}, {"policy_quarantined", []string{"admit"}}, {"queue_requests", []string{"quarantine"}},
 		{"pages", []string{"quarantined", "l2"}},
 	} {
 		if v := r.value(m.name, m.labels...); v != 0 {
