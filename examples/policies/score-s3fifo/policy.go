@@ -21,16 +21,18 @@ func init() {
 }
 
 const (
-	defaultSmall = 10 // percent of the device tier
-	mostUses     = 3  // that are counted, as with the two bits of the paper
-	promoteAt    = 2  // uses in the small queue that lead into the main one
+	defaultSmall = 10  // percent of the device tier
+	defaultGhost = 100 // percent of the main queue
+	mostUses     = 3   // that are counted, as with the two bits of the paper
+	promoteAt    = 2   // uses in the small queue that lead into the main one
 )
 
 // policy measures time in tokens that have entered the cache: a queue of n tokens is n of them long.
 type policy struct {
-	percent, time uint64
-	nodes         *nodes.Table[node]
-	ghost         ghost
+	smallPercent, ghostPercent uint64
+	time                       uint64
+	nodes                      *nodes.Table[node]
+	ghost                      ghost
 }
 
 type node struct {
@@ -41,24 +43,29 @@ type node struct {
 	print   uint64 // for the ghost, 0 for nobody
 }
 
-// configure takes {"small_percent": PERCENT}, 1 to 99.
+// configure takes {"ghost_percent": PERCENT, "small_percent": PERCENT}, 0 to 1000 and 1 to 99.
 func (p *policy) configure(info abi.HostInfo, config []byte) int32 {
-	p.percent, p.time = defaultSmall, 0
+	p.smallPercent, p.ghostPercent, p.time = defaultSmall, defaultGhost, 0
 	p.nodes = nodes.New[node](info)
 	p.ghost = newGhost(p.nodes.Len())
 	return settings.Read(config, func(key string, value uint64) bool {
-		if key != "small_percent" || value < 1 || value > 99 {
+		switch {
+		case key == "small_percent" && value >= 1 && value <= 99:
+			p.smallPercent = value
+		case key == "ghost_percent" && value <= 1000:
+			p.ghostPercent = value
+		default:
 			return false
 		}
-		p.percent = value
 		return true
 	})
 }
 
 func (p *policy) score(b guest.ScoreBatch) int32 {
 	total := min(b.Globals().TotalTokens(), math.MaxUint32)
-	q := queues{small: total * p.percent / 100}
+	q := queues{small: total * p.smallPercent / 100}
 	q.main = total - q.small
+	q.ghost = q.main * p.ghostPercent / 100
 	for i := range b.Len() {
 		r := b.At(i)
 		n, known := p.nodes.At(r)
@@ -85,11 +92,11 @@ func (p *policy) enter(n *node, r guest.ScoreRecord, q queues) {
 		return
 	}
 	p.time += uint64(r.Tokens())
-	n.main = p.ghost.take(n.print, p.time, q.main)
+	n.main = q.ghost > 0 && p.ghost.take(n.print, p.time, q.ghost)
 }
 
-// queues are the lengths of the two, in tokens.
-type queues struct{ small, main uint64 }
+// queues are the lengths of the three, in tokens.
+type queues struct{ small, main, ghost uint64 }
 
 // use moves the node to where its queue has brought it by now, and counts what has used it since.
 func (n *node) use(hits uint32, now uint64, q queues) {

@@ -33,19 +33,20 @@ func configured(t testing.TB, text string) *policy {
 
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
-		text    string
-		want    abi.Status
-		percent uint64
+		text         string
+		want         abi.Status
+		small, ghost uint64
 	}{
-		{`{}`, abi.StatusOK, defaultSmall},
-		{`{"small_percent":99}`, abi.StatusOK, 99},
-		{`{"small_percent":0}`, abi.StatusBadConfig, defaultSmall},
-		{`{"small_percent":100}`, abi.StatusBadConfig, defaultSmall},
-		{`{"ghost":1}`, abi.StatusBadConfig, defaultSmall},
+		{`{}`, abi.StatusOK, defaultSmall, defaultGhost},
+		{`{"ghost_percent":0,"small_percent":99}`, abi.StatusOK, 99, 0},
+		{`{"ghost_percent":1001}`, abi.StatusBadConfig, defaultSmall, defaultGhost},
+		{`{"small_percent":0}`, abi.StatusBadConfig, defaultSmall, defaultGhost},
+		{`{"small_percent":100}`, abi.StatusBadConfig, defaultSmall, defaultGhost},
+		{`{"ghost":1}`, abi.StatusBadConfig, defaultSmall, defaultGhost},
 	} {
 		p := new(policy)
-		if got := p.configure(abi.HostInfo{}, []byte(c.text)); got != int32(c.want) || p.percent != c.percent {
-			t.Errorf("%s: status %d, small queue %d%%; want %d and %d%%", c.text, got, p.percent, c.want, c.percent)
+		if got := p.configure(abi.HostInfo{}, []byte(c.text)); got != int32(c.want) || p.smallPercent != c.small || p.ghostPercent != c.ghost {
+			t.Errorf("%s: status %d, small queue %d%%, ghost %d%%; want %d, %d%% and %d%%", c.text, got, p.smallPercent, p.ghostPercent, c.want, c.small, c.ghost)
 		}
 	}
 }
@@ -70,6 +71,28 @@ func TestOrder(t *testing.T) {
 	want = append(slices.Insert(want, len(want)-1, 1), 20)
 	if got := c.Order(); !slices.Equal(got, want) {
 		t.Errorf("they go in the order %d, want %d", got, want)
+	}
+}
+
+// TestGhostDecides: a node of the print of one that went enters the main queue and goes last, unless there is no ghost.
+func TestGhostDecides(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []uint64
+	}{
+		{`{}`, []uint64{1, 3, 2}},                  // 1 and 3 leave at 10+100 and 30+100, 2 at 20+900
+		{`{"ghost_percent":0}`, []uint64{1, 2, 3}}, // 2 enters at 20 and leaves at 120
+	} {
+		p := configured(t, c.text)
+		var cache nodestest.Cache
+		cache.Show(t, p.score, 1000, abi.ScoreRecord{NodeKey: 1, LastUse: 1, Tokens: 10, Class: abi.ScoreAwaiting})
+		cache.Show(t, p.score, 1000,
+			abi.ScoreRecord{NodeKey: 1, LastUse: 2, Tokens: 10, DepthTokens: 5, Class: abi.ScoreAwaiting},
+			abi.ScoreRecord{NodeKey: 2, LastUse: 3, Tokens: 10, Class: abi.ScoreAwaiting},
+			abi.ScoreRecord{NodeKey: 3, LastUse: 4, Tokens: 10, DepthTokens: 7, Class: abi.ScoreAwaiting})
+		if got := cache.Order(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: they go in the order %d, want %d", c.text, got, c.want)
+		}
 	}
 }
 
