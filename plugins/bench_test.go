@@ -10,7 +10,8 @@ import (
 )
 
 // BenchmarkGateCall is one call of the restore-gated gate over 256 records, encode and decode included: as plain Go, as
-// the shipped module (a Go guest), and as a small guest, both with and without their metering.
+// the shipped module (a Go guest), and as a small guest, both with and without their metering; the small one also with
+// LOG and COUNTERS arenas, in which it counts each call.
 func BenchmarkGateCall(b *testing.B) {
 	ctx := context.Background()
 	host := plugins.NewHost(plugins.Options{})
@@ -20,7 +21,9 @@ func BenchmarkGateCall(b *testing.B) {
 	shipped := plugins.Spec{Hook: abi.Gate, Builtin: "restore-gated"}
 	native := shipped
 	native.Native = true
-	small := plugins.Spec{Hook: abi.Gate, Module: smallGate()}
+	small := plugins.Spec{Hook: abi.Gate, Module: smallGate(0, 0, nil)}
+	listened := plugins.Spec{Hook: abi.Gate, Module: smallGate(logAt, countersAt, nil)}
+	counting := plugins.Spec{Hook: abi.Gate, Module: smallGate(logAt, countersAt, raise(0, 1))}
 	for _, tc := range []struct {
 		name string
 		host *plugins.Host
@@ -31,6 +34,8 @@ func BenchmarkGateCall(b *testing.B) {
 		{"wasm-unmetered", unmetered, shipped},
 		{"small-wasm", host, small},
 		{"small-wasm-unmetered", unmetered, small},
+		{"small-wasm-arenas", host, listened},
+		{"small-wasm-counting", host, counting},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			set, err := tc.host.NewSet(ctx, []plugins.Spec{tc.spec}, abi.HostInfo{MaxRecords: 256})
@@ -67,8 +72,9 @@ func BenchmarkGateCall(b *testing.B) {
 	}
 }
 
-// smallGate is the gate as a compiler without a runtime would write it: one loop, loads, compares and stores.
-func smallGate() []byte {
+// smallGate is the gate as a compiler without a runtime would write it: one loop, loads, compares and stores. first
+// runs before it; an arena at 0 is none.
+func smallGate(logAt, countersAt int32, first []byte) []byte {
 	const (
 		load8, store32       = 0x2D, 0x36
 		sub, set             = 0x6B, 0x21
@@ -79,7 +85,7 @@ func smallGate() []byte {
 	field := func(at byte) []byte { return code(get(0), op(opI32Load, 2, at)) }
 	advance := func(l, by byte) []byte { return code(get(l), get(by), op(opI32Add, set, l)) }
 	is := func(at byte, v int32) []byte { return code(get(in), op(load8, 0, at), i32(v), op(opI32Eq)) }
-	m := policyOf(code(
+	m := policyOf(code(first,
 		field(32), op(set, left), field(36), op(set, stride), field(44), op(set, ostride),
 		get(0), field(48), op(opI32Add, set, out), get(0), field(40), op(opI32Add, set, in),
 		op(opBlock, 0x40, opLoop, 0x40), get(left), op(opI32Eqz, opBrIf, 1),
@@ -92,6 +98,7 @@ func smallGate() []byte {
 		get(out), get(vote), op(store32, 0, 0),
 		advance(in, stride), advance(out, ostride), get(left), i32(1), op(sub, set, left), op(opBr, 0, opEnd, opEnd),
 		i32(0)))
+	m.Bodies[1] = body(talkingArenas(logAt, countersAt))
 	m.Bodies[3].Locals = []wasmbin.LocalRun{{N: 5, Type: wasmbin.I32}}
 	return m.Encode()
 }

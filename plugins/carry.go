@@ -93,7 +93,7 @@ func (s *Slot) carry(from *Slot) Carried {
 		return Carried{Reason: "the successor loads no state"}
 	case !contains(loads, schema):
 		return Carried{Reason: fmt.Sprintf("the predecessor's state is of schema %d, the successor loads %d", schema, loads)}
-	case to.asked:
+	case to.calls > 0:
 		return Carried{Reason: "the successor goes on with the state that it was left with"}
 	}
 	old, isInstance := from.active.(*Instance)

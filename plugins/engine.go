@@ -62,8 +62,9 @@ type machine interface {
 	pages() uint32
 	// setTick sets what the guest's clock shows.
 	setTick(tick uint64)
-	// output is what the guest wrote to its standard streams since the last setTick, cut to a fixed length.
-	output() string
+	// printed is what the guest wrote to its standard streams since the last setTick, cut to a fixed length; good until
+	// the next invoke.
+	printed() []byte
 	close(ctx context.Context) error
 }
 

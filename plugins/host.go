@@ -26,6 +26,7 @@ type Options struct {
 	CacheDir    string       // where compiled modules are kept, mode 0700; empty: nowhere
 	Fuel        Fuel         // of each call of a hook whose Spec sets none; zero: DefaultFuel
 	Log         *slog.Logger // warnings at load; nil: dropped
+	LogLimit    LogLimit     // of what each policy's instances log; zero: the defaults
 }
 
 // Host loads modules: each is compiled once, by one goroutine, and found again by its SHA-256 and its limit of memory. What
@@ -36,6 +37,7 @@ type Host struct {
 	pages    uint32
 	cacheDir string
 	fuel     Fuel
+	logLimit LogLimit
 	engine   func(e Engine, pages uint32) engine
 	prepare  func(wasm []byte, pages uint32) ([]byte, error) // verifies and meters
 
@@ -68,6 +70,7 @@ func NewHost(o Options) *Host {
 		h.cacheDir = dir
 	}
 	h.fuel = o.Fuel.or(DefaultFuel())
+	h.logLimit = o.LogLimit
 	h.prepare = prepare
 	h.engine = func(e Engine, pages uint32) engine {
 		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: pages, cacheDir: h.cacheDir}

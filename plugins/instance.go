@@ -47,7 +47,9 @@ type Instance struct {
 	most    uint32 // memory pages beyond which the instance is discarded
 	fuel    [abi.Score + 1]Fuel
 	spent   int64 // fuel of the Call of the batch begun last
-	asked   bool  // a batch was begun
+	calls   uint64
+	least   uint32 // memory pages after configure
+	arenas  arenas // LOG and COUNTERS
 	closed  bool
 
 	hook    abi.Hook // of the batch begun last
@@ -115,28 +117,44 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 	if err := i.growTo(abi.BatchSize(abi.Admit, min(records, abi.MaxRecords), min(records, abi.MaxRecords)), loadFuel); err != nil {
 		return reject("arena", "%v", err)
 	}
+	if i.arenas.log, err = i.optionalArena(abi.ArenaLog, ringBytes); err != nil {
+		return reject("arena", "%v", err)
+	}
+	if i.arenas.counters, err = i.optionalArena(abi.ArenaCounters, counterBytes); err != nil {
+		return reject("arena", "%v", err)
+	}
 	record := i.machine.view(host, abi.HostInfoSize)
 	if record == nil {
 		return reject("arena", "the HOSTINFO arena at %#x is not %d bytes of memory", host, abi.HostInfoSize)
 	}
 	abi.PutHostInfo(record, &info)
 	got, err := i.machine.invoke(entryConfigure, host, 0, loadFuel)
+	i.arenas.keep(i.machine)
 	switch status := abi.Status(int32(uint32(got))); {
 	case err != nil:
-		return reject("configure", "sluice_configure stopped: %v", err)
+		return reject("configure", "sluice_configure stopped: %v%s", err, i.logged())
 	case status == abi.StatusBadConfig:
-		return reject("config", "the policy refuses its configuration %s%s", config, said(i.machine))
+		return reject("config", "the policy refuses its configuration %s%s", config, i.said())
 	case status < 0:
-		return reject("configure", "sluice_configure says %q%s", status, said(i.machine))
+		return reject("configure", "sluice_configure says %q%s", status, i.said())
 	}
-	i.most = i.machine.pages() + max(minGrowthPages, (i.module.key.pages-min(i.module.key.pages, i.machine.pages()))/2)
+	i.least = i.machine.pages()
+	i.most = i.least + max(minGrowthPages, (i.module.key.pages-min(i.module.key.pages, i.least))/2)
 	return nil
 }
 
-// said is what the guest wrote, for the end of an error.
-func said(m machine) string {
-	if s := strings.TrimSpace(m.output()); s != "" {
+// said is what the guest printed, or else logged last, for the end of an error.
+func (i *Instance) said() string {
+	if s := strings.TrimSpace(string(i.machine.printed())); s != "" {
 		return ": it says " + fmt.Sprintf("%q", s)
+	}
+	return i.logged()
+}
+
+// logged is the last line of the guest's log, for the end of an error.
+func (i *Instance) logged() string {
+	if s := i.lastLine(); s != "" {
+		return fmt.Sprintf(": its last line of log is \"%s\"", s)
 	}
 	return ""
 }
@@ -151,6 +169,23 @@ func (i *Instance) arena(kind abi.Arena, size uint32, fuel int64) (uint32, error
 		return 0, fmt.Errorf("the module refuses an arena of kind %s with %d bytes", kind, size)
 	case at%abi.Align != 0:
 		return 0, fmt.Errorf("the arena of kind %s at %#x is not %d-byte aligned", kind, at, abi.Align)
+	}
+	return at, nil
+}
+
+// optionalArena asks for an arena that a policy may do without. 0 says that it does.
+func (i *Instance) optionalArena(kind abi.Arena, size uint32) (uint32, error) {
+	got, err := i.machine.invoke(entryArena, uint32(kind), size, loadFuel)
+	at := uint32(got)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("sluice_arena stopped at the kind %s, where it may return 0: %w", kind, err)
+	case at == 0:
+		return 0, nil
+	case at%abi.Align != 0:
+		return 0, fmt.Errorf("the arena of kind %s at %#x is not %d-byte aligned", kind, at, abi.Align)
+	case i.machine.view(at, size) == nil:
+		return 0, fmt.Errorf("the %s arena at %#x is not %d bytes of memory", kind, at, size)
 	}
 	return at, nil
 }
@@ -197,7 +232,7 @@ func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Ba
 		return abi.Batch{}, fmt.Errorf("%s batch of %d records: %w", hook, n, abi.ErrBatchSize)
 	}
 	i.machine.setTick(tick)
-	i.spent, i.asked = 0, true
+	i.spent = 0
 	if uint64(size) > uint64(i.size) {
 		if err := i.growTo(2*size, i.fuel[hook].budget(n)); err != nil {
 			f := &Fault{Class: FaultTrap, Hook: hook, Kind: "arena", Detail: err.Error()}
@@ -226,6 +261,7 @@ func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
 	if !ok || !i.module.Has(hook) {
 		return 0, &Fault{Class: FaultTrap, Hook: hook, Kind: "missing export", Detail: "the module does not export " + hook.Export()}
 	}
+	i.calls++
 	fuel := i.fuel[hook].budget(i.n)
 	got, err := i.machine.invoke(e, i.in, 0, fuel)
 	i.spent = fuel - i.machine.fuel()
@@ -235,7 +271,7 @@ func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
 	if p := i.machine.pages(); p > i.most {
 		return 0, &Fault{
 			Class: FaultMemoryGrowth, Hook: hook,
-			Detail: fmt.Sprintf("memory grew to %d pages, %d are allowed; keep the hot path free of allocation", p, i.most),
+			Detail: fmt.Sprintf("memory grew to %d pages, %d are allowed, %s; keep the hot path free of allocation", p, i.most, i.growth(p)),
 		}
 	}
 	status := abi.Status(int32(uint32(got)))
@@ -243,6 +279,12 @@ func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
 		return 0, badStatus(hook, status)
 	}
 	return status, nil
+}
+
+// growth is how fast the memory has grown to p pages.
+func (i *Instance) growth(p uint32) string {
+	const page = 64 << 10
+	return fmt.Sprintf("from %d in %d calls, by %d bytes a call", i.least, i.calls, uint64(p-i.least)*page/i.calls)
 }
 
 // valid says whether a status is an answer or a decline, and no fault.
@@ -274,6 +316,7 @@ func (i *Instance) fault(hook abi.Hook, err error) *Fault {
 		f.Detail = fmt.Sprintf("it spent the %d units of fuel that a call with %d records has; do less in a call, or raise fuel", i.spent, i.n)
 	case f.Class == FaultTrap && i.machine.pages() > i.most:
 		f.Class = FaultMemoryGrowth
+		f.Detail += "; memory grew " + i.growth(i.machine.pages())
 	}
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"sluice/abi"
 )
@@ -36,6 +37,12 @@ type Stats struct {
 	Declined uint64               // of those answered by the native policy, because the policy declined
 	Custom   uint64               // answers with a status of 1 to 255
 	Faults   [faultClasses]uint64 // by class, in the order of FaultClasses
+	Replaced uint64               // instances that were discarded for a fault, this rank's or another's
+
+	Lines        uint64               // of the policy's log that were passed on, or whose level the logger does not show
+	LinesLimited uint64               // that LogLimit kept back
+	LinesLost    uint64               // that the policy overwrote within one call
+	Counters     [abi.Counters]uint64 // sums of all instances; each saturates
 }
 
 // FaultTotal is the number of faults of all classes.
@@ -130,7 +137,18 @@ func (r *Runner) Discard(ctx context.Context) error {
 	if r.slot == nil {
 		return nil
 	}
+	if r.slot.Active() {
+		r.stats.Replaced++
+	}
 	return r.slot.Discard(ctx)
+}
+
+// LogTo has what the policy logs passed on to log, within the slot's limit. It is set before the first Run; without it
+// lines are counted only. Runners of one slot share the last one set.
+func (r *Runner) LogTo(log *slog.Logger) {
+	if r.slot != nil {
+		r.slot.journal.log = log
+	}
 }
 
 // Run asks for this tick's answer. n is the number of input records, nOut that of output records (abi.Outs); encode
@@ -151,9 +169,13 @@ func (r *Runner) Run(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (A
 		if m, ok := c.(metered); ok {
 			a.Fuel = m.Spent()
 		}
+		said, _ := c.(talker)
+		if said != nil {
+			said.drain(&r.stats, &r.slot.journal, source{r.policy, r.hook.String(), r.slot.class, tick})
+		}
 		switch {
 		case err != nil:
-			a.Fault = r.failed(err)
+			a.Fault = r.failed(err, said)
 		case status != abi.StatusDeclined:
 			if status != abi.StatusOK {
 				r.stats.Custom++
@@ -227,11 +249,21 @@ func (r *Runner) check(nOut int) error {
 	return abi.CheckAdmitOut(b, nOut, r.seen)
 }
 
-// failed books a fault and drops the instance.
-func (r *Runner) failed(err error) *Fault {
+// failed books a fault and drops the instance. said is the instance where it logs, else nil.
+func (r *Runner) failed(err error, said talker) *Fault {
 	f := asFault(err, r.hook)
 	f.Policy = r.policy
 	r.stats.Faults[f.Class]++
+	r.stats.Replaced++
+	if n := r.stats.Faults[f.Class]; f.Class == FaultMemoryGrowth && n > 1 {
+		f.Detail += fmt.Sprintf("; %d instances of the policy have ended so", n)
+	}
+	if said != nil {
+		// The limit may keep the line out of the log, and it is the one that matters.
+		if line := said.lastLine(); line != "" {
+			f.Detail += fmt.Sprintf("; its last line of log is \"%s\"", line)
+		}
+	}
 	if err := r.slot.Discard(context.Background()); err != nil {
 		f.Detail += fmt.Sprintf(" (and closing the instance: %v)", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"sluice/abi"
 	"sluice/plugins/standard"
@@ -43,6 +44,16 @@ type Info struct {
 	Name   string
 	SHA256 string // of the module, in hex; empty for a native policy
 	Engine Engine
+
+	module *Module // nil for a native policy
+}
+
+// CounterName is what the policy calls counter i, 0 to abi.Counters-1.
+func (i Info) CounterName(n int) string {
+	if i.module == nil {
+		return strconv.Itoa(n)
+	}
+	return i.module.counterName(n)
 }
 
 // Set is one rank's policies: a runner for every hook, over the fewest instances (one a module, configuration and
@@ -202,7 +213,7 @@ func (b *setBuilder) runner(ctx context.Context, hook abi.Hook) (*Runner, error)
 		if m, slot, err = b.slot(ctx, s); err != nil {
 			return nil, err
 		}
-		info.SHA256, info.Engine = m.SHA256(), m.Engine()
+		info.SHA256, info.Engine, info.module = m.SHA256(), m.Engine(), m
 		if s.Builtin == "" && s.Name == "" {
 			info.Name = info.SHA256[:12]
 		}
@@ -251,6 +262,7 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 	}
 	slot.of = policyKey{module: m, config: string(config)}
 	slot.of.add(s.Hook, fuel[s.Hook])
+	slot.journal = newJournal(b.host.logLimit)
 	b.slots[key] = slot
 	b.set.slots = append(b.set.slots, slot)
 	return m, slot, nil

@@ -20,6 +20,8 @@ type Slot struct {
 	build  func(ctx context.Context) (Caller, error)
 	active Caller
 
+	journal journal
+
 	mu     sync.Mutex
 	next   Caller
 	wanted bool // a successor is to be made
@@ -43,7 +45,7 @@ func NewSlot(ctx context.Context, class abi.Class, build func(ctx context.Contex
 	if err != nil {
 		return nil, err
 	}
-	return &Slot{class: class, build: build, active: first}, nil
+	return &Slot{class: class, build: build, active: first, journal: newJournal(LogLimit{})}, nil
 }
 
 // caller is the instance in use, nil where there is none.

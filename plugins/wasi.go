@@ -109,7 +109,7 @@ func pollOneoff(m *wazeroMachine, mem api.Memory, s []uint64) uint32 {
 	return wasiOK
 }
 
-// fdWrite keeps the first part of what a guest says, for the words of a fault, and swallows the rest.
+// fdWrite keeps the first part of what a guest says, for the log and the words of a fault, and swallows the rest.
 func fdWrite(m *wazeroMachine, mem api.Memory, s []uint64) uint32 {
 	fd, at, n, result := uint32(s[0]), uint32(s[1]), uint32(s[2]), uint32(s[3])
 	if fd != 1 && fd != 2 {
@@ -128,7 +128,7 @@ func fdWrite(m *wazeroMachine, mem api.Memory, s []uint64) uint32 {
 		if !ok {
 			return wasiFault
 		}
-		m.length += copy(m.written[m.length:], text)
+		m.say(text)
 		total += uint32(len(text))
 	}
 	if !mem.WriteUint32Le(result, total) {

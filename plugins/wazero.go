@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (p *wazeroProgram) instantiate(ctx context.Context) (machine, error) {
 		}
 		p.wasi = true
 	}
-	m := &wazeroMachine{}
+	m := &wazeroMachine{panicAt: -1}
 	// The stubs find their machine through the context of the call, which is wazero's way to hand a host function
 	// something of its caller's. It is made once, so a call allocates nothing.
 	m.ctx = context.WithValue(context.Background(), machineKey{}, m)
@@ -184,6 +185,29 @@ type wazeroMachine struct {
 	tick      uint64
 	written   [1 << 10]byte
 	length    int
+	panicAt   int // where the words of a panic start in written; -1: there are none
+}
+
+// panicBytes is the room in written that is kept for the words of a panic.
+const panicBytes = 256
+
+// say keeps a part of what the guest prints.
+func (m *wazeroMachine) say(text []byte) {
+	if m.panicAt < 0 && (bytes.HasPrefix(text, []byte("panic: ")) || bytes.HasPrefix(text, []byte("fatal error: "))) {
+		m.panicAt = m.length
+	}
+	room := m.written[:len(m.written)-panicBytes]
+	if m.panicAt >= 0 {
+		room = m.written[:]
+	}
+	if m.length < len(room) {
+		m.length += copy(room[m.length:], text)
+	}
+}
+
+// lastWords is the line that says why the guest stopped: its panic, else the first that it printed.
+func (m *wazeroMachine) lastWords() string {
+	return firstLine(string(m.written[max(m.panicAt, 0):m.length]))
 }
 
 type machineKey struct{}
@@ -243,9 +267,9 @@ func (m *wazeroMachine) pages() uint32 {
 	return m.memory.Size() >> 16
 }
 
-func (m *wazeroMachine) setTick(tick uint64) { m.tick, m.length = tick, 0 }
+func (m *wazeroMachine) setTick(tick uint64) { m.tick, m.length, m.panicAt = tick, 0, -1 }
 
-func (m *wazeroMachine) output() string { return string(m.written[:m.length]) }
+func (m *wazeroMachine) printed() []byte { return m.written[:m.length] }
 
 // close unmaps the memory, so nothing may look at it or run on it afterwards.
 func (m *wazeroMachine) close(ctx context.Context) error {
@@ -259,7 +283,7 @@ func outOfFuel() *trap { return &trap{FaultOutOfFuel, "", "its fuel is spent"} }
 func asTrap(err error, m *wazeroMachine) error {
 	var exit *sys.ExitError
 	if errors.As(err, &exit) {
-		return &trap{FaultTrap, fmt.Sprintf("exit %d", exit.ExitCode()), firstLine(m.output())}
+		return &trap{FaultTrap, fmt.Sprintf("exit %d", exit.ExitCode()), m.lastWords()}
 	}
 	if m.fuelLeft != nil && int64(m.fuelLeft.Get()) < 0 {
 		return outOfFuel()
@@ -272,7 +296,7 @@ func asTrap(err error, m *wazeroMachine) error {
 	if !isTrap {
 		kind = "error"
 	}
-	if said := firstLine(m.output()); said != "" {
+	if said := m.lastWords(); said != "" {
 		line = said
 	}
 	return &trap{FaultTrap, kind, line}

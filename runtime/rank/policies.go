@@ -21,7 +21,7 @@ type Policies struct {
 	refresh sync.Mutex // held by Refresh, which the keepers of a set in use and of its predecessor may both call
 }
 
-// NewPolicies wraps a set. The tick loop owns the result, but for Wanted and Refresh.
+// NewPolicies wraps a set; log gets its faults and what its policies log. The tick loop owns the result, but for Wanted and Refresh.
 func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -29,6 +29,9 @@ func NewPolicies(set *plugins.Set, log *slog.Logger) *Policies {
 	p := &Policies{set: set, log: log}
 	for i, h := range []*plugins.Runner{set.Gate, set.Reserve, set.Admit, set.Score} {
 		p.hooks[i] = runner{r: h, log: log, generation: 1}
+		if h != nil {
+			h.LogTo(log)
+		}
 	}
 	return p
 }
