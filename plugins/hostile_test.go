@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -31,6 +32,8 @@ type hostile struct {
 	words []string           // of the refusal or fault
 
 	records int // of its batches, 3 where it is 0
+
+	said func(s *plugins.Stats, lines []line) string // what is wrong with what is heard of it in three calls; nil: nobody listens
 }
 
 const (
@@ -99,6 +102,24 @@ func shifted(imports []wasmbin.Import, gate []byte) []byte {
 		}
 	}
 	return m.Encode()
+}
+
+// floods is how many entries a flood of the log writes in a call.
+const floods = 100_000
+
+// talkative is a policy that answers 0 after some code, with a LOG and a COUNTERS arena.
+func talkative(log, counters int32, gate []byte) []byte {
+	m := policyOf(code(gate, i32(0)))
+	m.Bodies[1] = body(talkingArenas(log, counters))
+	return m.Encode()
+}
+
+// unless is what is wrong where ok is false.
+func unless(ok bool, want string) string {
+	if ok {
+		return ""
+	}
+	return "want " + want
 }
 
 func corpus() []hostile {
@@ -184,6 +205,40 @@ func corpus() []hostile {
 			m.Data = []wasmbin.Data{{Offset: code(i32(-1), op(opEnd)), Bytes: []byte("x")}}
 		}), rule: "bounds", words: []string{"segment 0"}},
 		{name: "nan", wasm: policyOf(code(outFloat(code(f32(-0x3FEDCC), f32(0x7F801111), op(opF32Add), f32(0), f32(0), op(opF32Div, opF32Add))), i32(0))).Encode(), works: true},
+		{name: "log_ring_flood", wasm: talkative(logAt, countersAt, code(i32(900), i32(floods), op(opI32Store, 2, 0), op(opLoop, 0x40), wrote(1),
+			i32(900), i32(900), op(opI32Load, 2, 0), i32(-1), op(opI32Add, opI32Store, 2, 0), i32(900), op(opI32Load, 2, 0, opBrIf, 0, opEnd))), works: true,
+			said: func(s *plugins.Stats, lines []line) string {
+				return unless(len(lines) == plugins.DefaultLogBurst && s.Lines+s.LinesLimited == 3*abi.LogEntries && s.LinesLost == 3*(floods-abi.LogEntries),
+					"a burst, with all others counted")
+			}},
+		{name: "log_arena_lies", wasm: talkative(65536, countersAt, code(op(opLocalGet, 0), i32(-1), op(opI32Store, 2, 0))), works: true,
+			said: func(s *plugins.Stats, lines []line) string {
+				return unless(len(lines) <= plugins.DefaultLogBurst && s.Lines+s.LinesLimited <= 3*abi.LogEntries, "no more than the ring holds")
+			}},
+		{name: "log_arena_outside", wasm: talkative(8<<16-8192, countersAt, nil), rule: "arena", words: []string{"log arena at 0x7e000", "8208 bytes"}},
+		{name: "log_entry_lies", wasm: talkative(8<<16-8208, countersAt, code(i32(8<<16-8208), i32(abi.LogEntries), op(opI32Store, 2, 0),
+			i32(8<<16-8192), i32(255), i32(8192), op(0xFC, fill, 0))), works: true,
+			said: func(s *plugins.Stats, lines []line) string {
+				if len(lines) != plugins.DefaultLogBurst || s.LinesLost != 0 {
+					return "want a burst"
+				}
+				l := lines[len(lines)-1]
+				return unless(l.level == slog.LevelError && l.text == strings.Repeat(`\xff`, abi.LogTextBytes), "a line that is cut and escaped")
+			}},
+		{name: "log_goes_back", wasm: talkative(logAt, countersAt, wrote(-1)), works: true,
+			said: func(s *plugins.Stats, lines []line) string {
+				return unless(len(lines) == 0 && s.Lines+s.LinesLimited+s.LinesLost == 0, "nothing")
+			}},
+		{name: "counters_fall", wasm: talkative(logAt, countersAt, code(i32(countersAt), i32(countersAt), op(opI32Load, 2, 0, opI32Eqz), i32(1000), op(opI32Mul),
+			i32(countersAt), op(opI32Load, 2, 0), i32(1), op(0x76, opI32Add, opI32Store, 2, 0))), works: true, // 0: 1000, else half as many
+			said: func(s *plugins.Stats, lines []line) string {
+				return unless(s.Counters[0] == 1000 && len(lines) == 0, "the most it ever was")
+			}},
+		{name: "counters_overflow", wasm: talkative(logAt, countersAt, code(i32(countersAt+8), op(opI64Const, 0x7F),
+			i32(countersAt+8), op(0x29, 3, 0, 0x7D, 0x37, 3, 0))), works: true, // the largest, and 0, in turn
+			said: func(s *plugins.Stats, lines []line) string {
+				return unless(s.Counters[1] == math.MaxUint64 && len(lines) == 0, "the largest number")
+			}},
 		{name: "exit", wasm: shifted(wasi("proc_exit", 3), code(i32(0), op(opCall, 0), i32(0))), class: plugins.FaultTrap, words: []string{"exit 0"}},
 		{name: "command", wasm: changed(func(m *wasmbin.Module) { m.Exports = append(m.Exports, wasmbin.Export{Name: "_start", Index: 0}) }), rule: "command", words: []string{"-buildmode=c-shared"}},
 		{name: "wasi_abuse", wasm: shifted(wasi("path_open", 2), i32(0)), rule: "import", words: []string{"path_open", "no files"}},
@@ -271,12 +326,26 @@ func TestEveryFlippedBitIsHarmless(t *testing.T) {
 	}
 }
 
-// Ten thousand instances that trap and are replaced leave no goroutine, mapping or memory behind.
+// Ten thousand instances that trap and are replaced leave no goroutine, mapping or memory behind, whether a spare stood
+// beside them or not.
 func TestTrapsLeaveNothingBehind(t *testing.T) {
+	// The policy answers its first call, and does not come back from the second.
+	second := code(raise(0, 1), i32(countersAt), op(opI32Load, 2, 0), i32(2), op(opI32Eq, opIf, 0x40), again(), op(opDrop, opEnd), i32(0))
+	for _, tc := range []struct {
+		name  string
+		gate  []byte
+		calls int // of an instance
+	}{{"at the first call", again(), 1}, {"with a spare", second, 2}} {
+		t.Run(tc.name, func(t *testing.T) { leaveNothing(t, tc.gate, tc.calls) })
+	}
+}
+
+func leaveNothing(t *testing.T, gate []byte, calls int) {
+	t.Helper()
 	ctx := context.Background()
 	host := plugins.NewHost(plugins.Options{MemoryPages: hostilePages, Fuel: plugins.Fuel{Base: 2_000}})
 	defer closing(t, host.Close)
-	set, err := host.NewSet(ctx, []plugins.Spec{{Hook: abi.Gate, Module: policyOf(again()).Encode()}}, abi.HostInfo{})
+	set, err := host.NewSet(ctx, []plugins.Spec{{Hook: abi.Gate, Module: policyOf(gate).Encode()}}, abi.HostInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,12 +353,14 @@ func TestTrapsLeaveNothingBehind(t *testing.T) {
 	_, encode, _ := inputs(abi.Gate)
 	fail := func(n int) {
 		for i := range n {
-			a, err := set.Gate.Run(uint64(i), 1, 3, 3, encode)
-			if err != nil || a.Fault == nil || a.Fault.Class != plugins.FaultOutOfFuel {
-				t.Fatal(err, a.Fault)
-			}
-			if err := set.Gate.Refresh(ctx); err != nil {
-				t.Fatal(err)
+			for call := range calls {
+				a, err := set.Gate.Run(uint64(i), 1, 3, 3, encode)
+				if err != nil || (a.Fault != nil) != (call == calls-1) || a.Native != (a.Fault != nil) || a.Fault != nil && a.Fault.Class != plugins.FaultOutOfFuel {
+					t.Fatal(err, a.Fault)
+				}
+				if err := set.Gate.Refresh(ctx); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
@@ -402,6 +473,15 @@ func (h hostile) live(t *testing.T) (grown int64) {
 		t.Fatal(err)
 	}
 	defer closing(t, set.Close)
+	log, lines := listen(slog.LevelDebug)
+	set.Gate.LogTo(log)
+	defer func() {
+		if s := set.Gate.Stats(); h.said != nil {
+			if wrong := h.said(&s, *lines); wrong != "" {
+				t.Errorf("%s; heard %v, stats %+v", wrong, *lines, s)
+			}
+		}
+	}()
 	for round := range uint64(3) {
 		a := h.call(t, set.Gate, round)
 		if h.works {

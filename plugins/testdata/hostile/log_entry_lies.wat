@@ -1,0 +1,56 @@
+;; The log is the end of the memory, and every entry a line of 255 bytes at a level that there is not, all ones.
+;; Answers; the lines are cut to 120 bytes and escaped, and nothing behind the memory is read.
+(module
+  (type (func (param i32 i32) (result i32)))
+  (type (func (param i32) (result i32)))
+  (type (func))
+  (type (func (param i32)))
+  (memory 8)
+  (export "sluice_abi_1" (func 0))
+  (export "sluice_arena" (func 1))
+  (export "sluice_configure" (func 2))
+  (export "sluice_gate_v1" (func 3))
+  (export "memory" (memory 0))
+  (func (type 2))
+  (func (type 0) (param i32 i32) (result i32)
+    local.get 0
+    i32.const 4
+    i32.eq
+    if (result i32)
+      i32.const 516080
+    else
+      local.get 0
+      i32.const 5
+      i32.eq
+      if (result i32)
+        i32.const 20480
+      else
+        local.get 0
+        i32.const 1
+        i32.eq
+        if (result i32)
+          i32.const 65536
+        else
+          local.get 0
+          i32.const 256
+          i32.mul
+          i32.const 1024
+          i32.add
+        end
+      end
+    end
+  )
+  (func (type 1) (param i32) (result i32)
+    i32.const 0
+  )
+  (func (type 1) (param i32) (result i32)
+    i32.const 516080
+    i32.const 64
+    i32.store
+    i32.const 516096
+    i32.const 255
+    i32.const 8192
+    memory.fill
+    i32.const 0
+  )
+)

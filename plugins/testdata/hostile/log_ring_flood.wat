@@ -1,0 +1,68 @@
+;; The gate writes a hundred thousand entries to its log in each call, in a ring of 64.
+;; Answers; a burst of lines comes out, and the others are counted.
+(module
+  (type (func (param i32 i32) (result i32)))
+  (type (func (param i32) (result i32)))
+  (type (func))
+  (type (func (param i32)))
+  (memory 8)
+  (export "sluice_abi_1" (func 0))
+  (export "sluice_arena" (func 1))
+  (export "sluice_configure" (func 2))
+  (export "sluice_gate_v1" (func 3))
+  (export "memory" (memory 0))
+  (func (type 2))
+  (func (type 0) (param i32 i32) (result i32)
+    local.get 0
+    i32.const 4
+    i32.eq
+    if (result i32)
+      i32.const 8192
+    else
+      local.get 0
+      i32.const 5
+      i32.eq
+      if (result i32)
+        i32.const 20480
+      else
+        local.get 0
+        i32.const 1
+        i32.eq
+        if (result i32)
+          i32.const 65536
+        else
+          local.get 0
+          i32.const 256
+          i32.mul
+          i32.const 1024
+          i32.add
+        end
+      end
+    end
+  )
+  (func (type 1) (param i32) (result i32)
+    i32.const 0
+  )
+  (func (type 1) (param i32) (result i32)
+    i32.const 900
+    i32.const 100000
+    i32.store
+    loop
+      i32.const 8192
+      i32.const 8192
+      i32.load
+      i32.const 1
+      i32.add
+      i32.store
+      i32.const 900
+      i32.const 900
+      i32.load
+      i32.const -1
+      i32.add
+      i32.store
+      i32.const 900
+      i32.load
+      br_if 0 end
+    i32.const 0
+  )
+)
