@@ -27,7 +27,7 @@ func heldAnswers(hook abi.Hook) []string {
 }
 
 // ask runs a hook on inputs, with a device of 4096 tokens, and returns the answer in words.
-func ask(t *testing.T, r *plugins.Runner, tick uint64) (plugins.Answer, []string) {
+func askHeld(t *testing.T, r *plugins.Runner, tick uint64) (plugins.Answer, []string) {
 	t.Helper()
 	nOut, encode, _ := inputs(r.Hook())
 	a, err := r.Run(tick, 1, 3, nOut, func(b abi.Batch) {
@@ -58,11 +58,11 @@ func TestEveryFaultIsHeld(t *testing.T) {
 			r, want := set.Runner(tc.hook), heldAnswers(tc.hook)
 			holds := tc.hook != abi.Score
 			for round := range uint64(3) {
-				a, got := ask(t, r, 10*round)
+				a, got := askHeld(t, r, 10*round)
 				if a.Fault == nil || a.Held != holds || a.Native == holds || !slices.Equal(got, want) {
 					t.Errorf("round %d: %q, held %v, native %v, fault %v; want %q held", round, got, a.Held, a.Native, a.Fault, want)
 				}
-				if a, got = ask(t, r, 10*round+1); a.Held != holds || !slices.Equal(got, want) {
+				if a, got = askHeld(t, r, 10*round+1); a.Held != holds || !slices.Equal(got, want) {
 					t.Errorf("round %d: in the next tick %q, held %v; want %q held", round, got, a.Held, want)
 				}
 				if err := r.Refresh(ctx); err != nil {
@@ -75,7 +75,7 @@ func TestEveryFaultIsHeld(t *testing.T) {
 			}
 			// Quarantined it is answered natively, whatever it is told to do on a fault.
 			r.Disable()
-			if a, got := ask(t, r, 99); a.Held || !a.Native || tc.hook == abi.Gate && got[1] != "success 0" {
+			if a, got := askHeld(t, r, 99); a.Held || !a.Native || tc.hook == abi.Gate && got[1] != "success 0" {
 				t.Errorf("quarantined: %q, held %v, native %v", got, a.Held, a.Native)
 			}
 		})
@@ -100,7 +100,7 @@ func TestADeclinedTickIsNotHeld(t *testing.T) {
 func TestHoldKeepsLowerPolls(t *testing.T) {
 	r := brokenRunner(t, lonelySlot(t), abi.Gate)
 	r.SetOnFault(plugins.OnFaultHold)
-	ask(t, r, 0)
+	askHeld(t, r, 0)
 	records := gateRecords(15)
 	encode := func(b abi.Batch) {
 		for i := range records {
@@ -134,7 +134,7 @@ func TestHooksOfOneInstanceHoldByThemselves(t *testing.T) {
 		t.Errorf("gate: %+v", a)
 	}
 	// The gate's fault took reserve's instance with it, and reserve is not back either.
-	if a, got := ask(t, reserve, 1); a.Fault != nil || !a.Held || strings.Join(got, "") != "4096" {
+	if a, got := askHeld(t, reserve, 1); a.Fault != nil || !a.Held || strings.Join(got, "") != "4096" {
 		t.Errorf("reserve: %q, held %v, fault %v", got, a.Held, a.Fault)
 	}
 }

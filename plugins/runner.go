@@ -117,7 +117,7 @@ func (r *Runner) Active() bool { return r.slot == nil || r.slot.caller() != nil 
 // Wanted says whether a call of Refresh would make an instance.
 func (r *Runner) Wanted() bool { return r.slot != nil && r.slot.Wanted() }
 
-// Refresh makes a fresh instance where the last one was discarded; see Slot.Refresh.
+// Refresh makes a successor or the spare; see Slot.Refresh.
 func (r *Runner) Refresh(ctx context.Context) error {
 	if r.slot == nil {
 		return nil
@@ -210,7 +210,7 @@ func (r *Runner) caller() Caller {
 	if r.slot == nil || r.disabled {
 		return nil
 	}
-	return r.slot.caller()
+	return r.slot.use()
 }
 
 // ask runs one call and leaves the checked output records in r.out.

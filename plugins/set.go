@@ -82,6 +82,16 @@ func (s *Set) Runner(h abi.Hook) *Runner {
 	return nil
 }
 
+// Rest closes the spare instances of a set that no rank uses for now; those in use stay, with their state. The first Run
+// that comes asks for spares again.
+func (s *Set) Rest(ctx context.Context) error {
+	var errs []error
+	for _, slot := range s.slots {
+		errs = append(errs, slot.Rest(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 // Infos describes the policies in the order in which the hooks run. The slice is the caller's.
 func (s *Set) Infos() []Info { return slices.Clone(s.infos) }
 

@@ -101,7 +101,8 @@ func (p *Policy) Ask(hook abi.Hook, tick, epoch uint64, n, nOut int, encode func
 	if r == nil {
 		return Answer{}, fmt.Errorf("%s does not answer %s", p.o.Name, hook)
 	}
-	if r.Wanted() {
+	// No spare is made: what Spent and Pages show is the one instance there is.
+	if !r.Ready() {
 		if err := r.Refresh(context.Background()); err != nil {
 			return Answer{}, err
 		}

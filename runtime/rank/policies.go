@@ -76,7 +76,7 @@ func (p *Policies) takeOver(from *Policies) {
 // rank calls it, or one that runs after it.
 func (p *Policies) Carried() []plugins.Carried { return p.carried }
 
-// Wanted says whether some discarded instance has no successor yet.
+// Wanted says whether some discarded instance has no successor yet, or some hook that is asked has no spare.
 func (p *Policies) Wanted() bool {
 	for i := range p.hooks {
 		if r := p.hooks[i].r; r != nil && r.Wanted() {
@@ -86,7 +86,7 @@ func (p *Policies) Wanted() bool {
 	return false
 }
 
-// Refresh makes the successors of discarded instances. It takes milliseconds and is called off the tick.
+// Refresh makes the successors of discarded instances and the spares. It takes milliseconds and is called off the tick.
 func (p *Policies) Refresh(ctx context.Context) error {
 	p.refresh.Lock()
 	defer p.refresh.Unlock()
@@ -97,6 +97,13 @@ func (p *Policies) Refresh(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Rest closes the spares of policies that no rank uses for now; see plugins.Set.Rest.
+func (p *Policies) Rest(ctx context.Context) error {
+	p.refresh.Lock()
+	defer p.refresh.Unlock()
+	return p.set.Rest(ctx)
 }
 
 // runner adapts a plugins.Runner to Hook.
