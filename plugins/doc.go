@@ -13,7 +13,7 @@
 //	vote := a.Batch.GateOut(0).Vote
 //	if a.Fault != nil { ... }                    // already answered natively; counts towards quarantine
 //	...
-//	err = set.Gate.Refresh(ctx)                  // off the tick: a fresh instance where the last one was discarded
+//	err = set.Gate.Refresh(ctx)                  // off the tick, where Wanted says so: the spare that steps in after a fault
 //
 // No module runs as it was given: package wasmbin verifies it against fixed limits and rewrites it so that it counts what it
 // does. Each call has a budget of fuel, a function of the number of records alone, and the call depth has a limit; both are
@@ -24,6 +24,10 @@
 // end) never reaches the caller as an error of the tick: the native policy answers the same inputs, encoded again because a
 // guest may have scribbled on the first ones, and the instance is discarded. Quarantine is agreed by the ranks and applied
 // with Disable and Enable.
+//
+// After every call of a hook the host reads what the policy has logged and counted in its LOG and COUNTERS arenas, and
+// what it printed. Reading changes nothing for the guest. Lines go to the logger of Runner.LogTo, within a LogLimit that
+// counts ticks; counters and the numbers of lines are in Stats, which outlive the instances.
 //
 // A Pin holds a hook to the module of one hash, or to modules that one key has signed. It is checked on the very bytes that
 // are then compiled, each time a set is made of them.

@@ -318,7 +318,7 @@ func (g *group) pace(ctx context.Context, m *member) error {
 	return nil
 }
 
-// refreshPolicies makes the successors of discarded policy instances, beside the ticks.
+// refreshPolicies makes the spares and successors of policy instances, beside the ticks.
 func (g *group) refreshPolicies(ctx context.Context) {
 	for {
 		select {

@@ -60,6 +60,7 @@ type policies struct {
 	dead      []*policySet // to be closed by who holds turn
 	swaps     uint64
 	refusals  uint64
+	past      map[policyKey]policyCount // of sets that are gone
 }
 
 // policySet is one choice of policies with its instances, one plugins.Set a rank.
@@ -113,13 +114,31 @@ func (p *policies) take(ctx context.Context) error {
 // give closes what the change has put out of use, and ends the turn.
 func (p *policies) give() {
 	p.bury()
+	p.rest()
 	p.turn <- struct{}{}
+}
+
+// rest closes the spares of the policies that were left: of instances, what is kept for a rollback is the one that was in
+// use. Staged ones have none, since they are not asked.
+func (p *policies) rest() {
+	p.mu.Lock()
+	var left []*rank.Policies
+	if s := p.previous; s != nil && (p.change == nil || p.change.set != s) {
+		left = s.ranks
+	}
+	p.mu.Unlock()
+	for r, k := range left {
+		if err := k.Rest(context.WithoutCancel(p.in.ctx)); err != nil {
+			p.in.o.Logger.Warn("closing spare policy instances", "rank", r, "error", err)
+		}
+	}
 }
 
 func (p *policies) bury() {
 	p.mu.Lock()
 	dead := p.dead
 	p.dead = nil
+	p.remember(dead)
 	p.mu.Unlock()
 	for _, s := range dead {
 		p.free(s.ranks)

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -71,30 +72,41 @@ func (p *policies) show(s *policySet, state string) server.PolicySet {
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, c.Hook.String())
 	}
-	sum := s.carried
-	add := func(n *[numHooks]plugins.Stats) {
-		for h := range sum {
-			addStats(&sum[h], &n[h])
-		}
-	}
+	sum := p.sum(s)
 	var quarantined [numHooks]bool
 	if g := p.running; g != nil && s == p.active {
-		for _, m := range g.members {
-			if n := m.read(); slices.Contains(s.ranks, n.inUse) {
-				add(&n.policy)
-			}
-		}
 		quarantined = g.members[0].read().quarantined
-	} else {
-		for r := range s.last {
-			add(&s.last[r])
-		}
 	}
 	out.Hooks = showHooks(s.infos, &sum, quarantined)
 	for i := range out.Hooks {
 		out.Hooks[i].State = s.takenOver(out.Hooks[i].Hook)
 	}
 	return out
+}
+
+// sum is what the instances of a set have counted on all ranks, those that are gone included. The caller holds mu.
+func (p *policies) sum(s *policySet) [numHooks]plugins.Stats {
+	sum := s.carried
+	add := func(n *[numHooks]plugins.Stats) {
+		for h := range sum {
+			addStats(&sum[h], &n[h])
+		}
+	}
+	if g := p.running; g != nil && s == p.active {
+		for r, m := range g.members {
+			// A rank that has just come back to the set has shown nothing of it since it left it.
+			if n := m.read(); slices.Contains(s.ranks, n.inUse) {
+				add(&n.policy)
+			} else if r < len(s.last) {
+				add(&s.last[r])
+			}
+		}
+		return sum
+	}
+	for r := range s.last {
+		add(&s.last[r])
+	}
+	return sum
 }
 
 // takenOver is what became of the state behind a hook when the set came into use, on the rank that got least.
@@ -122,7 +134,16 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 			}
 			n := &sum[i]
 			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
-				Native: n.Native, Held: n.Held, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i]}
+				Native: n.Native, Held: n.Held, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i],
+				Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
+			for c, count := range n.Counters {
+				if count > 0 {
+					if k.Counters == nil {
+						k.Counters = map[string]uint64{}
+					}
+					k.Counters[counterLabel(&info, c)] = count
+				}
+			}
 			for class, count := range n.Faults {
 				if count > 0 {
 					k.Faults[plugins.FaultClass(class).String()] = count
@@ -144,6 +165,13 @@ func addStats(sum, n *plugins.Stats) {
 	for i := range n.Faults {
 		sum.Faults[i] += n.Faults[i]
 	}
+	sum.Replaced += n.Replaced
+	sum.Lines += n.Lines
+	sum.LinesLimited += n.LinesLimited
+	sum.LinesLost += n.LinesLost
+	for i, c := range n.Counters {
+		sum.Counters[i] += min(c, math.MaxUint64-sum.Counters[i])
+	}
 }
 
 // collectPolicies shows the policies in use. They are read at each scrape, so a policy that is replaced leaves no series
@@ -160,5 +188,15 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 	emit(c.policyRefused, prometheus.CounterValue, float64(refusals))
 	for _, i := range c.in.PolicyInfos() {
 		emit(c.policyInfo, prometheus.GaugeValue, 1, i.Hook.String(), strings.ToValidUTF8(i.Name, "?"), i.SHA256, i.Engine.String())
+	}
+	for k, n := range c.in.policyCounts() {
+		policy, class := k.policy, k.class.String()
+		emit(c.policyReplaced, prometheus.CounterValue, float64(n.replaced), policy, class)
+		emit(c.policyLogLines, prometheus.CounterValue, float64(n.lines), policy, class)
+		emit(c.policyLogDropped, prometheus.CounterValue, float64(n.lost), policy, class, "lost")
+		emit(c.policyLogDropped, prometheus.CounterValue, float64(n.limited), policy, class, "rate")
+		for name, v := range n.counters {
+			emit(c.policyCounter, prometheus.CounterValue, float64(v), policy, class, name)
+		}
 	}
 }

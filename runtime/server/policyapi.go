@@ -55,13 +55,19 @@ type PolicyHook struct {
 	Name        string            `json:"name"`
 	SHA256      string            `json:"sha256,omitempty"` // of the module; "" for plain Go
 	Engine      string            `json:"engine"`
-	Calls       uint64            `json:"calls"`           // ticks in which an answer was asked for
-	Native      uint64            `json:"native_answers"`  // of those, answered by the native policy in its place
-	Held        uint64            `json:"held_answers"`    // of those, by nobody: on_fault = "hold"
-	Declined    uint64            `json:"declined"`        // of those, because the policy declined
-	Faults      map[string]uint64 `json:"faults"`          // by class; classes without a fault are left out
-	Quarantined bool              `json:"quarantined"`     // out of use on all ranks for its faults
-	State       *PolicyState      `json:"state,omitempty"` // nil until it came into use after another policy
+	Calls       uint64            `json:"calls"`          // ticks in which an answer was asked for
+	Native      uint64            `json:"native_answers"` // of those, answered by the native policy in its place
+	Held        uint64            `json:"held_answers"`   // of those, by nobody: on_fault = "hold"
+	Declined    uint64            `json:"declined"`       // of those, because the policy declined
+	Faults      map[string]uint64 `json:"faults"`         // by class; classes without a fault are left out
+	Quarantined bool              `json:"quarantined"`    // out of use on all ranks for its faults
+
+	Replaced   uint64            `json:"instances_replaced"` // discarded for a fault
+	LogLines   uint64            `json:"log_lines"`          // of its log, passed on
+	LogDropped uint64            `json:"log_dropped"`        // of its log, lost or kept back by the limit
+	Counters   map[string]uint64 `json:"counters,omitempty"` // its own, by name; those that are 0 are left out
+
+	State *PolicyState `json:"state,omitempty"` // nil until it came into use after another policy
 }
 
 // PolicyState is what became of the predecessor's state when a policy came into use: of the ranks, the one that got least.
