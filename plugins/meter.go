@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"sluice/plugins/manifest"
 	"sluice/plugins/wasmbin"
 )
 
@@ -26,6 +27,15 @@ func (f Fuel) or(other Fuel) Fuel {
 		return other
 	}
 	return f
+}
+
+// hinted is f, lowered to what a manifest hints at. A hint never raises it: how long a call may take is the operator's to
+// say, and not the module's.
+func (f Fuel) hinted(m *manifest.Manifest) Fuel {
+	if m == nil || m.Fuel == (manifest.Fuel{}) {
+		return f
+	}
+	return Fuel{Base: min(f.Base, m.Fuel.Base), PerRecord: min(f.PerRecord, m.Fuel.PerRecord)}
 }
 
 // budget is the fuel of a call with n records.

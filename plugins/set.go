@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"sluice/abi"
+	"sluice/plugins/manifest"
 	"sluice/plugins/standard"
 )
 
@@ -24,7 +25,8 @@ type Spec struct {
 	Native bool
 	// Config is the policy's own configuration table as canonical JSON; empty means none. The shipped policies take none.
 	Config []byte
-	// Fuel is what each call may spend; zero means the host's default. A native policy is not metered.
+	// Fuel is what each call may spend; zero means what the module's manifest hints at, where that is less than the host's
+	// default, else that. A native policy is not metered.
 	Fuel Fuel
 	// MemoryPages is the most memory of an instance of Module, in pages of 64 KiB, up to MaxMemoryPages; 0 means the
 	// host's default. Hooks share an instance where their limits are the same.
@@ -63,6 +65,7 @@ type Set struct {
 
 	slots []*Slot
 	infos []Info
+	about [abi.Score + 1]*manifest.Manifest // by hook; nil where the policy has none
 	host  *Host
 	held  []*Module // in use until Close
 }
@@ -94,6 +97,17 @@ func (s *Set) Rest(ctx context.Context) error {
 
 // Infos describes the policies in the order in which the hooks run. The slice is the caller's.
 func (s *Set) Infos() []Info { return slices.Clone(s.infos) }
+
+// ReasonText is a reason in words, as the policy of the hook means it: the text of its manifest for one of its own, else
+// that of abi.ReasonText. It is for display only: ranks agree on numbers.
+func (s *Set) ReasonText(h abi.Hook, r abi.Reason) string {
+	if int(h) < len(s.about) && r >= abi.FirstPolicyReason {
+		if text, ok := s.about[h].Reason(uint8(r)); ok {
+			return text
+		}
+	}
+	return abi.ReasonText(r)
+}
 
 // Close frees the set's instances, and of the modules that no set uses all but the last used. It may wait for a module
 // that is being compiled.
@@ -224,6 +238,7 @@ func (b *setBuilder) runner(ctx context.Context, hook abi.Hook) (*Runner, error)
 			return nil, err
 		}
 		info.SHA256, info.Engine, info.module = m.SHA256(), m.Engine(), m
+		b.set.about[hook] = m.Manifest()
 		if s.Builtin == "" && s.Name == "" {
 			info.Name = info.SHA256[:12]
 		}
@@ -250,7 +265,7 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 	// An instance answers every hook of its class, with each hook's own fuel.
 	var fuel [abi.Score + 1]Fuel
 	for _, hook := range hooks() {
-		fuel[hook] = b.specs[hook].Fuel.or(b.host.fuel)
+		fuel[hook] = b.specs[hook].Fuel.or(b.host.fuel.hinted(m.Manifest()))
 	}
 	key := slotKey{m, class, string(config)}
 	if slot, ok := b.slots[key]; ok {
@@ -308,6 +323,9 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 	b.set.held = append(b.set.held, m)
 	if !m.Has(s.Hook) {
 		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s", s.Hook.Export(), s.Hook)
+	}
+	if err := m.Manifest().CheckConfig(s.Config); err != nil {
+		return nil, nil, reject("config", "%v", err)
 	}
 	reference := func(ctx context.Context) (Caller, error) {
 		i, err := b.host.held(ctx, s.Module, EngineInterpreter, pages)

@@ -50,6 +50,8 @@ const (
 	opCall        = 0x10
 	opDrop        = 0x1A
 	opLocalGet    = 0x20
+	opLocalSet    = 0x21
+	opLocalTee    = 0x22
 	opI32Load     = 0x28
 	opI32Store    = 0x36
 	opI32Store8   = 0x3A
@@ -59,6 +61,7 @@ const (
 	opI32Eqz      = 0x45
 	opI32Eq       = 0x46
 	opI32Add      = 0x6A
+	opI32Sub      = 0x6B
 	opI32Mul      = 0x6C
 	typeI64       = 0x7E
 	typeI32       = 0x7F

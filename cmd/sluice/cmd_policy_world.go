@@ -142,6 +142,7 @@ func (l *liveRun) run(ctx context.Context, sets makeSet, patience int) (end live
 		}
 		return nil
 	}
+	cfg.ReasonText = func(k schedule.FinishKind, r abi.Reason) string { return rank.ReasonText(made[0], k, r) }
 	w, err := replay.New(cfg)
 	if err != nil {
 		return end, err

@@ -221,11 +221,13 @@ func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
 	f.o.Score = slices.ContainsFunc(specs, func(s plugins.Spec) bool { return s.Hook == abi.Score && !plainLRU(&s) })
 	var infos []plugins.Info
 	var sets []*plugins.Set
+	var first *plugins.Set // rank 0's
+	f.o.ReasonText = func(k schedule.FinishKind, r abi.Reason) string { return rank.ReasonText(first, k, r) }
 	f.o.Hooks = func(r int) (rank.Hooks, error) {
 		h, set, err := bench.hooks(ctx, "replay", specs, r)
 		sets = append(sets, set)
 		if err == nil && r == 0 {
-			infos = set.Infos()
+			infos, first = set.Infos(), set
 		}
 		if errors.Is(err, plugins.ErrRejected) {
 			err = usage(err)

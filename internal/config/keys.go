@@ -150,7 +150,7 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 		stringKey(section+".key", "", func(c *Config) *string { return &hook(c).Key }, checkKey,
 			`Public key, "ed25519:" and base64, that the module at path must be signed with, in FILE.wasm.sig beside it; empty needs no signature.`),
 		intKey(section+".fuel_base", 0, 0, maxFuel, func(c *Config) *int { return &hook(c).FuelBase },
-			"Fuel of one call, in units of about one instruction, before the part for each record; 0 is the default, 20000000."),
+			"Fuel of one call, in units of about one instruction, before the part for each record; 0 is the default, 20000000. Where this and fuel_per_record are 0, the module's manifest may ask for less."),
 		intKey(section+".fuel_per_record", 0, 0, maxFuel, func(c *Config) *int { return &hook(c).FuelPerRecord },
 			"Fuel that each record of a call adds; 0 is the default, 10000."),
 		intKey(section+".memory_pages", 0, 0, 65536, func(c *Config) *int { return &hook(c).MemoryPages },

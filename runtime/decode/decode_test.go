@@ -291,13 +291,13 @@ func TestStatusOfAnEnd(t *testing.T) {
 		{"deadline", schedule.FinishAborted, abi.ReasonDeadline, 504, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := finishOf(&schedule.Effect{Finish: c.kind, Reason: c.reason}, 0)
+			f := finishOf(&schedule.Effect{Finish: c.kind, Reason: c.reason}, 0, abi.ReasonText(c.reason))
 			if f.Status != c.status || Retryable(f) != c.retry || f.Message != abi.ReasonText(c.reason) {
 				t.Errorf("got %+v, retryable %v; want status %d, retryable %v", f, Retryable(f), c.status, c.retry)
 			}
 		})
 	}
-	if m := finishOf(&schedule.Effect{Finish: schedule.FinishFailed, Reason: abi.ReasonRestoreFailed}, 0).Message; m != "HiCache restore failed" {
+	if m := finishOf(&schedule.Effect{Finish: schedule.FinishFailed, Reason: abi.ReasonRestoreFailed}, 0, abi.ReasonText(abi.ReasonRestoreFailed)).Message; m != "HiCache restore failed" {
 		t.Errorf("a failed restore reads %q", m)
 	}
 	if Retryable(nil) || Retryable(&server.Finish{Type: server.FinishStop}) {

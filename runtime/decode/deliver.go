@@ -2,6 +2,7 @@ package decode
 
 import (
 	"sluice/abi"
+	"sluice/runtime/rank"
 	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
@@ -44,6 +45,7 @@ func (g *group) deliver(m *member) {
 		if r == nil {
 			if f.Kind == schedule.EffectFinish {
 				in.countTransfer(f)
+				in.countPolicyEnd(f, m.reasonText(f))
 			}
 			continue
 		}
@@ -62,8 +64,10 @@ func (g *group) deliver(m *member) {
 			r.outputs++
 			g.mark(r)
 		case schedule.EffectFinish:
-			r.finish = finishOf(f, r.outputs)
+			why := m.reasonText(f)
+			r.finish = finishOf(f, r.outputs, why)
 			in.countTransfer(f)
+			in.countPolicyEnd(f, why)
 			in.forget(r)
 			g.mark(r)
 		}
@@ -101,15 +105,38 @@ func (in *Instance) countTransfer(f *schedule.Effect) {
 	}
 }
 
-// finishOf is how a client is told of an end.
-func finishOf(f *schedule.Effect, outputs int) *server.Finish {
+// reasonText is why a request ended, as the rank's policies in use mean it.
+func (m *member) reasonText(f *schedule.Effect) string {
+	return rank.ReasonText(m.inUse().Set(), f.Finish, f.Reason)
+}
+
+// policyEnd is one series of the requests that policies have ended for reasons of their own.
+type policyEnd struct{ outcome, reason string }
+
+// maxPolicyEnds bounds the series: policies come and go while the server runs, each with texts of its own.
+const maxPolicyEnds = 512
+
+// countPolicyEnd counts an end whose reason is a policy's own. The caller holds the instance's mutex.
+func (in *Instance) countPolicyEnd(f *schedule.Effect, why string) {
+	if f.Reason < abi.FirstPolicyReason {
+		return
+	}
+	e := policyEnd{f.Finish.String(), why}
+	if _, known := in.policyEnds[e]; !known && len(in.policyEnds) >= maxPolicyEnds {
+		e.reason = "other"
+	}
+	in.policyEnds[e]++
+}
+
+// finishOf is how a client is told of an end; why is its reason in words.
+func finishOf(f *schedule.Effect, outputs int, why string) *server.Finish {
 	switch f.Finish {
 	case schedule.FinishStop:
 		return &server.Finish{Type: server.FinishStop, Matched: int(f.Token)}
 	case schedule.FinishLength:
 		return &server.Finish{Type: server.FinishLength, Length: outputs}
 	}
-	fin := &server.Finish{Type: server.FinishAbort, Message: abi.ReasonText(f.Reason), Status: status(f.Finish, f.Reason), ErrType: errType(f.Reason)}
+	fin := &server.Finish{Type: server.FinishAbort, Message: why, Status: status(f.Finish, f.Reason), ErrType: errType(f.Reason)}
 	if f.Reason == abi.ReasonNone {
 		fin.Message = "the request was " + f.Finish.String()
 	}

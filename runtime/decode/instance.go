@@ -39,6 +39,8 @@ type Instance struct {
 	lastRoom uint64
 	flushes  []*flush
 	base     tally // what the groups before this one have counted
+
+	policyEnds map[policyEnd]uint64 // requests that policies have ended for reasons of their own; guarded by mu
 }
 
 var _ server.Engine = (*Instance)(nil)
@@ -53,7 +55,7 @@ func New(o Options) (*Instance, error) {
 		return nil, err
 	}
 	in := &Instance{o: o, done: make(chan struct{}), byID: make(map[uint64]*request), byRID: make(map[string]*request),
-		rooms: make(map[uint64]*request), lastRoom: firstRoom, base: newTally(o.Schedule.Ranks)}
+		rooms: make(map[uint64]*request), lastRoom: firstRoom, base: newTally(o.Schedule.Ranks), policyEnds: make(map[policyEnd]uint64)}
 	in.ctx, in.cancel = context.WithCancel(context.Background())
 	in.tickSeconds = o.Registry.NewHistogram("tick_seconds",
 		"Time from the start of a tick to its end on rank 0, without the wait before it.", tickBounds())

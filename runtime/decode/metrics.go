@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"maps"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +11,7 @@ import (
 	"sluice/runtime/schedule"
 )
 
-// collector shows the instance's counters. Every series is there from the start, at 0.
+// collector shows the instance's counters. Every series is there from the start, at 0, but those named by a policy's texts.
 type collector struct {
 	in    *Instance
 	descs []*prometheus.Desc
@@ -20,7 +21,7 @@ type collector struct {
 	admitHeld                                                         *prometheus.Desc
 	loadBack, backup, checksums, queue, pages                         *prometheus.Desc
 	effectErrors, stepErrors, disagreed, refusedBackups, dropped      *prometheus.Desc
-	epoch                                                             *prometheus.Desc
+	epoch, policyEnded                                                *prometheus.Desc
 	policyEpoch, policySwaps, policyRefused, policyInfo               *prometheus.Desc
 	policyReplaced, policyLogLines, policyLogDropped, policyCounter   *prometheus.Desc
 }
@@ -42,6 +43,7 @@ func newCollector(in *Instance) *collector {
 	c.output = desc("output_tokens_total", "Tokens made.")
 	c.finished = desc("requests_finished_total", "Requests by how they ended.", "outcome")
 	c.failed = desc("transfer_failed_total", "Requests that a transfer ended, by reason.", "reason")
+	c.policyEnded = desc("policy_ended_requests_total", "Requests that a policy ended for a reason of its own, by how they ended and by the reason's text in the policy's manifest.", "outcome", "reason")
 	c.restores = desc("restores_total", "Load backs from L2 to L1 that were issued.")
 	c.restoresFailed = desc("restores_failed_total", "Requests whose restore failed.")
 	c.retractions = desc("retractions_total", "Requests taken off the device for want of pages.")
@@ -86,6 +88,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	g := in.group
 	var now snapshot
 	var epoch uint64
+	ended := maps.Clone(in.policyEnds)
 	if g != nil {
 		g.count(&t)
 		now, epoch = g.members[0].read(), g.epoch
@@ -118,6 +121,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, r := range transferReasons() {
 		counter(c.failed, in.transfers[r].Load(), errType(r))
+	}
+	for e, n := range ended {
+		counter(c.policyEnded, n, e.outcome, e.reason)
 	}
 	counter(c.restores, t.restores)
 	counter(c.restoresFailed, t.restoresFailed)

@@ -25,7 +25,10 @@ func counting(body []byte) []byte {
 // What a policy counts is in /policies and the metrics, goes on over its traps, and over every switch that leaves it in
 // use; it goes where the policy goes.
 func TestPolicyCounters(t *testing.T) {
-	r := newSwapRig(t, func(o *Options) { o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000); o.Logger = slog.New(slog.DiscardHandler) })
+	r := newSwapRig(t, func(o *Options) {
+		o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
+		o.Logger = slog.New(slog.DiscardHandler)
+	})
 	r.wire.set(func(w *wire) { w.slow = true })
 	live := r.submit("live", 10, 5)
 	m := module(reserveModule(counting(trapsOnCall(5)), nil), "counts")

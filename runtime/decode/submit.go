@@ -137,7 +137,7 @@ func (in *Instance) abort(r *request) {
 	case in.group.leader.Withdraw(r.id):
 		in.base.finished[schedule.FinishAborted]++
 		in.forget(r)
-		r.queue.Push(server.Event{Finish: finishOf(&schedule.Effect{Finish: schedule.FinishAborted, Reason: abi.ReasonAborted}, 0)})
+		r.queue.Push(server.Event{Finish: finishOf(&schedule.Effect{Finish: schedule.FinishAborted, Reason: abi.ReasonAborted}, 0, abi.ReasonText(abi.ReasonAborted))})
 	default:
 		in.group.leader.Abort(r.id)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"sluice/abi"
 	"sluice/plugins"
+	"sluice/runtime/schedule"
 )
 
 // Policies are the hooks of one rank over its plugin set.
@@ -57,6 +58,15 @@ func (p *Policies) Hooks() Hooks {
 		h.Score = &p.hooks[3]
 	}
 	return h
+}
+
+// ReasonText is why a request ended, in words, as the policies of a set mean it: a refusal's reason is admit's, any other
+// end's is gate's. It is for display on the way out, and no part of what ranks agree on.
+func ReasonText(set *plugins.Set, kind schedule.FinishKind, r abi.Reason) string {
+	if kind == schedule.FinishRefused {
+		return set.ReasonText(abi.Admit, r)
+	}
+	return set.ReasonText(abi.Gate, r)
 }
 
 // Set is the wrapped set.

@@ -68,13 +68,20 @@ func (w *World) observe(r int) {
 				w.twice = fmt.Errorf("request %d has ended twice on rank %d, at ticks %d and %d", f.Request, r, o.Ends[r].Tick, w.tick)
 				continue
 			}
-			o.Ends[r] = End{Tick: w.tick, Kind: f.Finish, Reason: abi.ReasonText(f.Reason), Rank: int(f.Rank)}
+			o.Ends[r] = End{Tick: w.tick, Kind: f.Finish, Reason: w.reasonText(f), Rank: int(f.Rank)}
 			if r == 0 {
 				w.live--
 				delete(w.oracles, f.Request)
 			}
 		}
 	}
+}
+
+func (w *World) reasonText(f *schedule.Effect) string {
+	if w.cfg.ReasonText == nil {
+		return abi.ReasonText(f.Reason)
+	}
+	return w.cfg.ReasonText(f.Finish, f.Reason)
 }
 
 func (w *World) token(o *Outcome, token uint32) {

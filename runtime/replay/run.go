@@ -37,6 +37,7 @@ type RunOptions struct {
 
 	Quarantine  [schedule.NumHooks]schedule.Quarantine // by schedule.Lane
 	HoldOnFault [schedule.NumHooks]bool                // likewise; Hooks must be made with the same, see plugins.Spec
+	ReasonText func(schedule.FinishKind, abi.Reason) string // of Result.Reasons; nil = abi.ReasonText
 }
 
 // DefaultRunOptions are those of the replay command.
@@ -107,7 +108,7 @@ func (o *RunOptions) world(trace []TraceRequest) WorldConfig {
 			Overcommit: o.Overcommit, HoldTicks: 1000, StarveTicks: 1000, AdmitWindow: 64, Operations: 64, LoadFailures: 3,
 			Quarantine: o.Quarantine, HoldOnFault: o.HoldOnFault, IngressSlice: 1 << 20, Score: o.Score, EOS: schedule.NoToken, AdmitNative: "fifo-headroom"},
 		Model: model.Shape{Layers: 1, BytesPerTokenLayer: 8 * o.Ranks, PageSize: o.PageSize, Shards: o.Ranks, Stamp: true},
-		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Refresh: o.Refresh, Verify: o.Verify, Cheap: !o.Verify,
+		Vocab: 151936, Tick: o.Tick, Hooks: o.Hooks, Refresh: o.Refresh, ReasonText: o.ReasonText, Verify: o.Verify, Cheap: !o.Verify,
 		Delay: func(int) host.Delay {
 			return func(_ host.Op, n int) uint64 { return 1 + uint64(n/max(o.LoadPages, 1)) }
 		},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sluice/abi"
 	"sluice/collective"
 	"sluice/gpu"
 	"sluice/gpu/host"
@@ -38,6 +39,8 @@ type WorldConfig struct {
 	RevokeDelay   time.Duration // how long a rank takes to revoke the peer's right to write
 	Logger        *slog.Logger
 
+	// ReasonText, where set, is why a request ended in words; nil = abi.ReasonText. Only End.Reason has it.
+	ReasonText func(schedule.FinishKind, abi.Reason) string
 	// Refresh, where set, runs before each tick of a rank and may make successors of discarded policy instances.
 	Refresh func(rank int, tick uint64) error
 	// StepMayFail lets a model step that fails make no tokens, as it does outside virtual time. Else it ends the

@@ -215,8 +215,12 @@ func specOf(p *config.Policy, hook abi.Hook) (plugins.Spec, error) {
 	return s, nil
 }
 
-// fuelOf is a hook's fuel; each part that is not configured is the default's.
+// fuelOf is a hook's fuel: zero where none is configured, so that the module's manifest may ask for less than the default;
+// else each part that is not configured is the default's.
 func fuelOf(h *config.Hook) plugins.Fuel {
+	if h.FuelBase == 0 && h.FuelPerRecord == 0 {
+		return plugins.Fuel{}
+	}
 	f := plugins.DefaultFuel()
 	if h.FuelBase != 0 {
 		f.Base = uint64(h.FuelBase)

@@ -32,6 +32,7 @@ const (
 	opLoad        = 0x28
 	opLoad8       = 0x2D
 	opStore8      = 0x3A
+	opStore16     = 0x3B
 	opGrow        = 0x40
 	opConst       = 0x41
 	opEqz         = 0x45
@@ -133,6 +134,11 @@ func counted(test, bad, good []byte) []byte {
 // each output record. The status is 0.
 func Votes(value []byte) []byte {
 	return each(outRecord(), value, []byte{opStore8, 0, 0})
+}
+
+// Fails is a gate: it fails every finished transfer for the reason.
+func Fails(reason uint8) []byte {
+	return each(outRecord(), Const(int32(reason)<<8), []byte{opStore16, 1, 0})
 }
 
 // Admits is an admit that takes every candidate in the order in which they ask, with value as the reason of each; see

@@ -10,7 +10,7 @@ import (
 // Every module made here is one that the decoder takes, exports and imports as asked for.
 func TestModulesDecode(t *testing.T) {
 	bodies := map[string][]byte{
-		"votes": kittest.Votes(kittest.Const(3)), "raw": kittest.Votes(kittest.InByte(8)), "trap": kittest.Unreachable(),
+		"votes": kittest.Votes(kittest.Const(3)), "raw": kittest.Votes(kittest.InByte(8)), "fails": kittest.Fails(77), "trap": kittest.Unreachable(),
 		"spin": kittest.Spin(), "leak": kittest.Leak(1), "negative": kittest.Const(-5),
 		"fill": kittest.FillStorm(), "twice": kittest.CallTwice(0), "on call": kittest.OnCall(5, kittest.Unreachable(), kittest.Const(0)),
 		"from call": kittest.FromCall(5, kittest.Spin(), kittest.Const(0)), "every call": kittest.EveryCall(5, kittest.Leak(1), kittest.Const(0)),
