@@ -25,7 +25,7 @@ func newPolicyCommand(env *environment) *cobra.Command {
 		Short: "Write, check, measure, sign and replay policies",
 	}
 	cmd.AddCommand(newPolicyABICommand(env), newPolicyNewCommand(env), newPolicyBuildCommand(env), newPolicyCheckCommand(env),
-		newPolicyTestCommand(env), newPolicyBenchCommand(env), newPolicyFuzzCommand(env), newPolicyInspectCommand(env),
+		newPolicyTestCommand(env), newPolicyBenchCommand(env), newPolicyFuzzCommand(env), newPolicyInspectCommand(env), newPolicyManifestCommand(env),
 		newPolicyKeygenCommand(env), newPolicySignCommand(env), newPolicyVerifyCommand(env), newPolicyReplayCommand(env))
 	var names []string
 	for _, c := range cmd.Commands() {

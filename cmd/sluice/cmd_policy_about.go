@@ -93,6 +93,12 @@ func describeModule(path string, in *kit.Inspection) string {
 		line("table", "elements: %s", t)
 	}
 	line("functions", "%d, globals %d, start function %v", in.Functions, in.Globals, in.Start)
+	switch {
+	case in.ManifestError != "":
+		line("manifest", "refused: %s", in.ManifestError)
+	case in.Manifest != nil:
+		describeManifest(line, in.Manifest)
+	}
 	for _, part := range []struct {
 		name    string
 		symbols []kit.Symbol

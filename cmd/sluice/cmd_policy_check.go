@@ -56,6 +56,7 @@ batches while its memory is watched. Exit status 0: ok, warnings allowed; 1: ref
 type verdict struct {
 	problems []string
 	warnings []string
+	reasons  [256]bool // given by any hook in any answer
 }
 
 func (v *verdict) problem(format string, args ...any) {
@@ -64,6 +65,12 @@ func (v *verdict) problem(format string, args ...any) {
 
 func (v *verdict) warn(format string, args ...any) {
 	v.warnings = append(v.warnings, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) saw(reasons *[256]bool) {
+	for r, given := range reasons {
+		v.reasons[r] = v.reasons[r] || given
+	}
 }
 
 // check loads, drives and judges the policy, and prints the report.
@@ -100,6 +107,9 @@ func (f *checkFlags) check(ctx context.Context, env *environment, host *plugins.
 	if err := f.checkRuns(ctx, env, host, hooks, &v); err != nil {
 		return err
 	}
+	if err := f.checkManifest(m, &v); err != nil {
+		return err
+	}
 	if len(v.problems) == 0 {
 		if err := f.checkMemory(ctx, env, m, hooks, &v); err != nil {
 			return err
@@ -128,6 +138,7 @@ func (f *checkFlags) checkStates(ctx context.Context, env *environment, m *plugi
 	if err != nil {
 		return err
 	}
+	v.saw(&rep.reasons)
 	text := fmt.Sprintf("states   %d gate states at %d ages: %d answers", gateStates, len(stateAges()), rep.asked)
 	if rep.declined > 0 {
 		text += fmt.Sprintf(", %d left to the native policy", rep.declined)
@@ -179,6 +190,7 @@ func (f *checkFlags) checkRuns(ctx context.Context, env *environment, host *plug
 			return fmt.Errorf("run of seed %d: %w", seed, err)
 		}
 		sum.add(&want, &got)
+		v.saw(&got.trace.reasons)
 		if got.broken != nil {
 			v.problem("run of seed %d breaks the host: %v; this is a defect of sluice too, please report it", seed, got.broken)
 		}

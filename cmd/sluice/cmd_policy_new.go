@@ -85,7 +85,11 @@ func newPolicyBuildCommand(env *environment) *cobra.Command {
 		Long: `Build the policy in FOLDER, the current one where none is given, and print command, file, size and hash. The language is
 known by the file: go.mod, policy.c, lib.rs, policy.ts or policy.zig. The command is run in the folder with a toolchain from
 PATH and writes a file there that is called after the folder; what the toolchain says goes to standard error. The same
-sources and toolchain give the same bytes in any folder.`,
+sources and toolchain give the same bytes in any folder.
+
+Where the folder has a manifest.toml, the module gets it as its manifest, with the hash of the folder's sources: the SHA-256
+of one line a file as sha256sum prints it, sorted by path, without names that begin with a dot, *.wasm, *.sig, node_modules,
+target, zig-cache and zig-out. Sign afterwards.`,
 		Args: wantArgs(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := "."
@@ -113,6 +117,10 @@ func buildPolicy(ctx context.Context, env *environment, dir string) error {
 			return usage(fmt.Errorf("build %s: %s is not in PATH; %s", dir, name, r.Missing))
 		}
 	}
+	about, err := folderManifest(dir)
+	if err != nil {
+		return usage(fmt.Errorf("build %s: %w", dir, err))
+	}
 	if err := say(env, r.String()+"\n"); err != nil {
 		return err
 	}
@@ -127,6 +135,9 @@ func buildPolicy(ctx context.Context, env *environment, dir string) error {
 	wasm, err := os.ReadFile(out)
 	if err != nil {
 		return fmt.Errorf("build %s: the command above made no module: %w", dir, err)
+	}
+	if wasm, err = embedManifest(out, wasm, about); err != nil {
+		return fmt.Errorf("build %s: %w", dir, err)
 	}
 	return say(env, fmt.Sprintf("%s\nsize   %d bytes\nsha256 %x\n", out, len(wasm), sha256.Sum256(wasm)))
 }

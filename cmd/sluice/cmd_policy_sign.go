@@ -53,7 +53,10 @@ func newPolicySignCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign --key KEYFILE FILE.wasm",
 		Short: "Sign a module: writes FILE.wasm.sig, or replaces it",
-		Args:  wantArgs(1, 1),
+		Long: `Sign a module: writes FILE.wasm.sig, or replaces it. The signature is over the whole file, its manifest included, so
+write that first (sluice policy build, or sluice policy manifest --set): a manifest that is set afterwards needs a new
+signature.`,
+		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if keyFile == "" {
 				return usage(errors.New("sign needs --key KEYFILE, a key that sluice policy keygen made"))

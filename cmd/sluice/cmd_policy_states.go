@@ -39,6 +39,7 @@ type stateReport struct {
 	asked    int
 	declined int
 	faults   []string
+	reasons  [256]bool // given
 }
 
 // driveStates shows a gate every state at every age, each state as a batch's record, and passes the votes through the
@@ -96,6 +97,7 @@ func (rep *stateReport) take(states []abi.GateRecord, out []byte) {
 		row := &rep.rows[int(s.RawPoll)*stateRestores+int(s.Restore)]
 		row.raw, row.restore = s.RawPoll, s.Restore
 		row.votes[o.Vote]++
+		rep.reasons[o.Reason] = true
 		row.values[v]++
 		row.rails[rail]++
 		if o.Flags&abi.GateOutGiveUp != 0 {

@@ -28,6 +28,8 @@ type seen struct {
 type tracer struct {
 	ranks []map[uint64][]seen
 	held  []uint64 // by rank: what reserve said last
+
+	reasons [256]bool // given by any hook
 }
 
 func newTracer(ranks int) *tracer {
@@ -68,14 +70,17 @@ func (t *tracer) note(r int, hook abi.Hook, tick uint64, in, out abi.Batch, n, n
 	case abi.Gate:
 		for i := range n {
 			s := seen{tick: tick, hook: hook, gate: in.GateIn(i), vote: out.GateOut(i)}
+			t.reasons[s.vote.Reason] = true
 			t.add(r, s.gate.ReqKey, s)
 		}
 	case abi.Reserve:
 		t.held[r] = out.ReserveOut().HeldTokens
+		t.reasons[out.ReserveOut().Reason] = true
 	case abi.Admit:
 		budget := in.AdmitGlobals().BudgetTokens
 		for i := range nOut {
 			s := seen{tick: tick, hook: hook, admit: in.AdmitIn(i), says: out.AdmitOut(i), budget: budget}
+			t.reasons[s.says.Reason] = true
 			t.add(r, s.admit.ReqKey, s)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/plugins/manifest"
 	"sluice/plugins/wasmbin"
 )
 
@@ -25,6 +26,9 @@ type Inspection struct {
 	DataBytes int      `json:"data_bytes"`
 	Start     bool     `json:"start_function"`
 	Customs   []Symbol `json:"custom_sections"` // Detail is the size
+
+	Manifest      *manifest.Manifest `json:"manifest,omitempty"`       // nil: it has none, or none that is good
+	ManifestError string             `json:"manifest_error,omitempty"` // why a loader refuses its manifest
 }
 
 // Symbol is a name with what it is.
@@ -88,6 +92,9 @@ func (l *Layout) Inspect(wasm []byte) (Inspection, error) {
 	}
 	for _, c := range m.Customs {
 		in.Customs = append(in.Customs, Symbol{c.Name, fmt.Sprintf("%d bytes", len(c.Bytes))})
+	}
+	if in.Manifest, err = manifest.Read(wasm); err != nil {
+		in.ManifestError = err.Error()
 	}
 	return in, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"sluice/abi"
 	"sluice/plugins"
+	"sluice/plugins/manifest"
 )
 
 // Options say how a policy is opened.
@@ -92,6 +93,14 @@ func (p *Policy) Hooks() []abi.Hook { return Hooks(p.build) }
 
 // Name is the policy's name.
 func (p *Policy) Name() string { return p.o.Name }
+
+// manifest is what the policy's module says about itself, nil where that is nothing or the build does not tell.
+func (p *Policy) manifest() *manifest.Manifest {
+	if b, ok := p.build.(interface{ Manifest() *manifest.Manifest }); ok {
+		return b.Manifest()
+	}
+	return nil
+}
 
 // Ask has the policy answer one batch; see plugins.Runner.Run for the arguments. It allocates nothing unless the policy
 // fails or a batch is larger than every one before. The only errors are a hook that the policy does not answer, counts

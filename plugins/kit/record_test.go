@@ -15,6 +15,7 @@ import (
 	"sluice/plugins"
 	"sluice/plugins/kit"
 	"sluice/plugins/kit/kittest"
+	"sluice/plugins/manifest"
 )
 
 func writeFrames(t testing.TB, frames ...kit.Frame) []byte {
@@ -279,6 +280,34 @@ func TestReplayComparesFaultsAndDeclines(t *testing.T) {
 				t.Errorf("got %+v, want %q", got.First, c.want)
 			}
 		})
+	}
+}
+
+// A reason of the policy's own is shown with the text that its module's manifest has for it; a recorded one by its number.
+func TestReplayNamesReasons(t *testing.T) {
+	wasm, err := manifest.Write(gate(kittest.Fails(77)), manifest.Manifest{Reasons: map[uint8]string{77: "too far"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func() (*kit.Policy, error) {
+		m, err := host().Compile(context.Background(), wasm)
+		if err != nil {
+			return nil, err
+		}
+		return kit.Open(context.Background(), kit.Compiled(m), kit.Options{Name: "named"})
+	}
+	data := record(t, kittest.Fails(78), 3)
+	for name, c := range map[string]struct {
+		b    kit.Opener
+		want string
+	}{
+		"recorded": {nil, "Reason is 77 (too far), was recorded as 78"},
+		"another":  {opener(t, "plain", kittest.Fails(79)), "Reason by named is 77 (too far), by plain is 79"},
+	} {
+		got, err := replay(t, data, named, c.b)
+		if err != nil || got.First == nil || !strings.Contains(got.First.Lines[0], c.want) {
+			t.Errorf("%s: %+v, %v; want %q", name, got.First, err, c.want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"sluice/abi"
+	"sluice/plugins/manifest"
 )
 
 // ReplayResult is what a replay of recorded batches has found.
@@ -169,7 +170,7 @@ func (p *replayer) ask(q *Policy, f *Frame, d input) (said, error) {
 	if err != nil {
 		return said{}, err
 	}
-	s := said{out: a.Out, status: a.Status}
+	s := said{out: a.Out, status: a.Status, about: q.manifest()}
 	if a.Fault != nil {
 		s.fault, s.why, s.status = a.Fault.Class.String(), a.Fault.Error(), 0
 	}
@@ -187,7 +188,7 @@ func (l *Layout) compareSaid(h *HookLayout, got, want said, words [2]string) []s
 	case got.status == abi.StatusDeclined:
 		return nil
 	}
-	return l.Diff(h, got.out, want.out, words, diffLines)
+	return l.diff(h, got.out, want.out, words, [2]*manifest.Manifest{got.about, want.about}, diffLines)
 }
 
 func orNone(class, why string) string {

@@ -21,7 +21,7 @@ var templates embed.FS
 var ErrTemplate = errors.New("new policy")
 
 // Scaffold makes the files of a new policy, by their slashed path: the SDK copied from sdk (the root of this module's
-// sources), the policy of the hook in a few lines, its native test, its vectors and a README. name becomes the policy's
+// sources), the policy of the hook in a few lines, its native test, its vectors, its manifest and a README. name becomes the policy's
 // name and, in Go, its module. The directory builds with no network and imports nothing but itself. Errors wrap
 // ErrTemplate.
 func Scaffold(sdk fs.FS, language, hook, name string) (map[string][]byte, error) {

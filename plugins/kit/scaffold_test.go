@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"sluice/plugins/kit"
+	"sluice/plugins/manifest"
 )
 
 // Every language has a template for every hook. Each gives a folder that its own recipe knows, whose vectors are read, and in
@@ -52,11 +53,35 @@ func TestScaffolds(t *testing.T) {
 				if err != nil || v.Vectors[0].Hook.Name != hook {
 					t.Errorf("vectors: %v", err)
 				}
+				checkManifest(t, files, "my-"+hook)
 				if language == "go" {
 					checkImports(t, files)
 				}
 			})
 		}
+	}
+}
+
+// checkManifest wants a manifest that is read as it is, and with every example in it switched on.
+func checkManifest(t *testing.T, files map[string][]byte, name string) {
+	t.Helper()
+	text := string(files["manifest.toml"])
+	m, err := manifest.ParseTOML([]byte(text))
+	if err != nil || m.Name != name || m.Version == "" {
+		t.Errorf("manifest %+v, %v", m, err)
+	}
+	var all []string
+	for line := range strings.Lines(text) {
+		rest, comment := strings.CutPrefix(line, "# ")
+		if comment && (strings.Contains(rest, " = ") || strings.HasPrefix(rest, "[")) {
+			line = rest
+		}
+		all = append(all, line)
+	}
+	m, err = manifest.ParseTOML([]byte(strings.Join(all, "")))
+	if err != nil || m.Author == "" || m.Description == "" || m.Licence == "" || len(m.Counters) == 0 || len(m.Reasons) == 0 ||
+		m.State.Schema == 0 || m.Fuel.Base == 0 || len(m.Config) == 0 {
+		t.Errorf("with its examples: %+v, %v", m, err)
 	}
 }
 

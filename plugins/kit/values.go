@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"sluice/plugins/manifest"
 )
 
 // get reads the field from a record's bytes.
@@ -47,6 +49,17 @@ func (l *Layout) text(f Field, v uint64) string {
 		return strings.Join(names, "|")
 	}
 	return strconv.FormatUint(v, 10)
+}
+
+// meant is text, with the policy's own words behind the number of a reason that is its own.
+func (l *Layout) meant(f Field, v uint64, about *manifest.Manifest) string {
+	text := l.text(f, v)
+	if f.enum == "Reason" {
+		if words, ok := about.Reason(uint8(v)); ok {
+			return text + " (" + words + ")"
+		}
+	}
+	return text
 }
 
 // value is the inverse of text; names are taken in any case, numbers in any base that Go has.
@@ -162,11 +175,16 @@ func fieldNames(r *Record) string {
 // Diff says field by field where two runs of output records of a hook differ, one line a record, at most limit lines and
 // one more that counts the rest. words name the sides: "is", "want".
 func (l *Layout) Diff(h *HookLayout, got, want []byte, words [2]string, limit int) []string {
+	return l.diff(h, got, want, words, [2]*manifest.Manifest{}, limit)
+}
+
+// diff is Diff with what each side says about itself; nil: nothing.
+func (l *Layout) diff(h *HookLayout, got, want []byte, words [2]string, about [2]*manifest.Manifest, limit int) []string {
 	var lines []string
 	more := 0
 	n := max(len(got), len(want)) / h.Out.Size
 	for i := range n {
-		line := l.diffRecord(h, at(got, i, h.Out.Size), at(want, i, h.Out.Size), words)
+		line := l.diffRecord(h, at(got, i, h.Out.Size), at(want, i, h.Out.Size), words, about)
 		switch {
 		case line == "":
 		case len(lines) < limit:
@@ -189,7 +207,7 @@ func at(records []byte, i, size int) []byte {
 	return records[i*size : (i+1)*size]
 }
 
-func (l *Layout) diffRecord(h *HookLayout, got, want []byte, words [2]string) string {
+func (l *Layout) diffRecord(h *HookLayout, got, want []byte, words [2]string, about [2]*manifest.Manifest) string {
 	switch {
 	case got == nil:
 		return fmt.Sprintf("%s nothing, %s %s", words[0], words[1], l.format(&h.Out, want))
@@ -201,7 +219,7 @@ func (l *Layout) diffRecord(h *HookLayout, got, want []byte, words [2]string) st
 	for _, f := range h.Out.Fields {
 		a, b := f.get(got), f.get(want)
 		if a != b {
-			parts = append(parts, fmt.Sprintf("%s %s %s, %s %s", f.Name, words[0], l.text(f, a), words[1], l.text(f, b)))
+			parts = append(parts, fmt.Sprintf("%s %s %s, %s %s", f.Name, words[0], l.meant(f, a, about[0]), words[1], l.meant(f, b, about[1])))
 		}
 		for k := range f.Width {
 			covered[f.Off+k] = true

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sluice/abi"
+	"sluice/plugins/manifest"
 )
 
 // Failure is one vector that a policy does not answer as expected.
@@ -21,6 +22,7 @@ type said struct {
 	status abi.Status
 	fault  string
 	why    string
+	about  *manifest.Manifest // what the side that answered says about itself, nil where that is nothing
 }
 
 // ask has p answer v. A hook that p lacks is an error.

@@ -44,7 +44,7 @@ func (m *Manifest) CheckConfig(canonical []byte) error {
 	}
 	for _, name := range names {
 		if _, given := table[name]; m.Config[name].Required && !given {
-			wrong = append(wrong, fmt.Sprintf("%s is missing; write %s", name, m.Config[name].want()))
+			wrong = append(wrong, fmt.Sprintf("%s is missing; write %s", name, m.Config[name].Want()))
 		}
 	}
 	if len(wrong) > 0 {

@@ -50,6 +50,9 @@ func Encode(m Manifest) ([]byte, error) {
 	return out, nil
 }
 
+// MarshalJSON implements json.Marshaler: a manifest is written as its section has it.
+func (m Manifest) MarshalJSON() ([]byte, error) { return Encode(m) }
+
 func (k Key) tree() map[string]any {
 	t := map[string]any{"type": k.Type}
 	for _, f := range []struct {

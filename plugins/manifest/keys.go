@@ -126,7 +126,7 @@ func (k Key) value(v any) (got any, want string) {
 		})
 	}
 	if !ok {
-		return nil, k.want()
+		return nil, k.Want()
 	}
 	return got, ""
 }
@@ -162,8 +162,8 @@ func compare(a, b any) int {
 	return cmp.Compare(x, y)
 }
 
-// want says in words what a value of the key is.
-func (k Key) want() string {
+// Want says in words what a value of the key is.
+func (k Key) Want() string {
 	noun := map[Type]string{
 		Integer: "an integer", Float: "a number", Boolean: "true or false", String: "a text in quotes",
 		Integers: "a list of integers", Strings: "a list of texts in quotes",

@@ -35,9 +35,9 @@ type RunOptions struct {
 	// a policy that fails never comes back.
 	Refresh func(rank int, tick uint64) error
 
-	Quarantine  [schedule.NumHooks]schedule.Quarantine // by schedule.Lane
-	HoldOnFault [schedule.NumHooks]bool                // likewise; Hooks must be made with the same, see plugins.Spec
-	ReasonText func(schedule.FinishKind, abi.Reason) string // of Result.Reasons; nil = abi.ReasonText
+	Quarantine  [schedule.NumHooks]schedule.Quarantine       // by schedule.Lane
+	HoldOnFault [schedule.NumHooks]bool                      // likewise; Hooks must be made with the same, see plugins.Spec
+	ReasonText  func(schedule.FinishKind, abi.Reason) string // of Result.Reasons; nil = abi.ReasonText
 }
 
 // DefaultRunOptions are those of the replay command.
