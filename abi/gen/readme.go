@@ -48,6 +48,15 @@ own, and the host reads them after a call. A policy that offers none of these ar
 	for _, e := range d.Exports {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", e.Name, e.Sig, e.Doc)
 	}
+	b.WriteString(`
+## Manifest
+
+A module may say what it is in the custom section ` + "`sluice.manifest`" + `: one JSON object in UTF-8, at most 64 KiB, at most one section.
+Its keys are name, version, author, description, licence, source_sha256, reasons, counters, state, config and fuel; keys are only
+ever appended, and a host ignores those that it does not know. It changes nothing of what the module answers: it gives texts to the
+policy's own reasons and counters, names the schema of its saved state, and holds its configuration to a schema before it is loaded.
+[docs/write-a-policy.md](../docs/write-a-policy.md) shows the author's file.
+`)
 	b.WriteString("\n## Hooks\n\n| hook | kind | entry point | instance | does | output records |\n|---|---|---|---|---|---|\n")
 	for _, h := range d.Hooks {
 		fmt.Fprintf(&b, "| %s | %d | `%s` | %s | %s | %s |\n", strings.ToLower(h.Name), h.Kind, h.Export, h.Class, h.Doc, h.Outs)

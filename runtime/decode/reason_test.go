@@ -1,6 +1,9 @@
 package decode
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"sluice/abi"
@@ -54,4 +57,26 @@ func TestSeriesOfPolicyEndsAreBounded(t *testing.T) {
 	if len(in.policyEnds) != maxPolicyEnds+1 || in.policyEnds[policyEnd{refused, "other"}] != 10 || in.policyEnds[policyEnd{refused, "a"}] != 2 {
 		t.Errorf("%d series, %d others, %d of the first", len(in.policyEnds), in.policyEnds[policyEnd{refused, "other"}], in.policyEnds[policyEnd{refused, "a"}])
 	}
+}
+
+// A policy that is pushed is held to its own schema, as one at the start is.
+func TestStagingHoldsAConfigurationToTheSchema(t *testing.T) {
+	r := newSwapRig(t, nil)
+	wasm, err := manifest.Write(kittest.Module(kittest.Export{Name: abi.Gate.Export(), Body: kittest.Votes(kittest.InByte(8))}),
+		manifest.Manifest{Config: map[string]manifest.Key{"hold_ticks": {Type: manifest.Integer, Max: int64(9)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := server.StageRequest{Hook: "gate", Module: wasm, Name: "x.wasm", Config: []byte(`{"hold_tick":1,"hold_ticks":10}`)}
+	_, err = r.Stage(context.Background(), q)
+	if !errors.Is(err, server.ErrPolicyRefused) {
+		t.Fatalf("%v, want a refusal", err)
+	}
+	for _, w := range []string{"load_rejected{config}", "hold_tick is no key", "did you mean hold_ticks?", "hold_ticks is 10; it must be an integer, at most 9"} {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+	q.Config = []byte(`{"hold_ticks":9}`)
+	r.swap(q)
 }

@@ -19,6 +19,7 @@ import (
 	"sluice/plugins"
 	"sluice/plugins/kit/kittest"
 	"sluice/plugins/kit/signature"
+	"sluice/plugins/manifest"
 	"sluice/runtime/server"
 )
 
@@ -51,6 +52,18 @@ func (g *signedGate) write(extension string, b []byte) {
 	if err := os.WriteFile(g.hook.Path+extension, b, 0o600); err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// name gives the module a manifest, and pins and signs it anew.
+func (g *signedGate) name(m manifest.Manifest) {
+	g.t.Helper()
+	wasm, err := manifest.Write(g.wasm, m)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.wasm, g.hook.SHA256 = wasm, hash(wasm)
+	g.write("", wasm)
+	g.write(signature.Extension, signature.Sign(g.key, wasm))
 }
 
 // gateModule answers with one vote for every request.
@@ -89,6 +102,11 @@ func brokenPins() map[string]func(g *signedGate) []string {
 			}
 			g.write(signature.Extension, signature.Sign(k, g.wasm))
 			return []string{"key", k.Public().String(), g.hook.Key}
+		},
+		"a misspelt setting": func(g *signedGate) []string {
+			g.name(manifest.Manifest{Config: map[string]manifest.Key{"hold_ticks": {Type: manifest.Integer}}})
+			g.hook.Config = []byte(`{"hold_tick":1}`)
+			return []string{"load_rejected{config}", "hold_tick is no key of the policy", "did you mean hold_ticks?"}
 		},
 		"too little memory": func(g *signedGate) []string {
 			g.hook.MemoryPages = 1

@@ -75,3 +75,11 @@ func TestALongRequestIsNotOvertakenForEver(t *testing.T) {
 		}
 	}
 }
+
+// What the manifest says of the settings is what the policy takes.
+func TestManifest(t *testing.T) {
+	err := conformance.Settings("manifest.toml", func(config []byte) int32 { return new(policy).configure(abi.HostInfo{}, config) })
+	if err != nil {
+		t.Error(err)
+	}
+}

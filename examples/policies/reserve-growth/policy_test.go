@@ -61,3 +61,11 @@ func TestTheForecastEnds(t *testing.T) {
 		t.Errorf("rate %d after 200 idle ticks", p.rate)
 	}
 }
+
+// What the manifest says of the settings is what the policy takes.
+func TestManifest(t *testing.T) {
+	err := conformance.Settings("manifest.toml", func(config []byte) int32 { return new(policy).configure(abi.HostInfo{}, config) })
+	if err != nil {
+		t.Error(err)
+	}
+}
