@@ -32,7 +32,7 @@ type PolicyOptions struct {
 // Bounds of what is kept beside the policies in use and their predecessors.
 const (
 	maxStaged      = 4 // one more drops the oldest
-	maxRefused     = 8 // refusals that are remembered
+	maxGone        = 8 // refused and dropped ones that are remembered
 	switchDeadline = 10 * time.Second
 )
 
@@ -53,11 +53,11 @@ type policies struct {
 	epoch     uint64 // in force
 	active    *policySet
 	previous  *policySet
-	staged    []*policySet // oldest first
-	refused   []server.PolicySet
-	running   *group       // whom changes are announced to
-	change    *change      // under way
-	dead      []*policySet // to be closed by who holds turn
+	staged    []*policySet       // oldest first
+	gone      []server.PolicySet // refused or dropped, oldest first
+	running   *group             // whom changes are announced to
+	change    *change            // under way
+	dead      []*policySet       // to be closed by who holds turn
 	swaps     uint64
 	refusals  uint64
 	past      map[policyKey]policyCount // of sets that are gone
@@ -320,9 +320,7 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, spec 
 		if p.change != nil && p.change.set == p.staged[i] {
 			i++ // some rank holds it
 		}
-		p.dead = append(p.dead, p.staged[i])
-		p.note(p.show(p.staged[i], server.PolicyRefused), "dropped for newer ones; stage it again")
-		p.staged = slices.Delete(p.staged, i, i+1)
+		p.drop(i, fmt.Sprintf("%d newer ones were staged, and no more are kept; stage it again", maxStaged))
 	}
 	p.staged = append(p.staged, s)
 	in.o.Logger.Info("policies staged", "id", s.name(), "changes", names)
@@ -342,17 +340,26 @@ func (p *policies) refuse(hooks []string, err error) error {
 	defer p.mu.Unlock()
 	p.lastID++
 	p.refusals++
-	p.note(server.PolicySet{ID: strconv.FormatUint(p.lastID, 10), Changes: hooks}, err.Error())
+	p.note(server.PolicySet{ID: strconv.FormatUint(p.lastID, 10), State: server.PolicyRefused, Changes: hooks}, err.Error())
 	return err
+}
+
+// drop lets the staged set at i go. The caller holds mu and the turn.
+func (p *policies) drop(i int, reason string) {
+	s := p.staged[i]
+	p.dead = append(p.dead, s)
+	p.staged = slices.Delete(p.staged, i, i+1)
+	p.note(p.show(s, server.PolicyDropped), reason)
+	p.in.o.Logger.Info("staged policies dropped", "id", s.name(), "reason", reason)
 }
 
 // note remembers a set that is not to be used. The caller holds mu.
 func (p *policies) note(s server.PolicySet, reason string) {
-	s.State, s.Reason = server.PolicyRefused, reason
-	if len(p.refused) == maxRefused {
-		p.refused = slices.Delete(p.refused, 0, 1)
+	s.Reason = reason
+	if len(p.gone) == maxGone {
+		p.gone = slices.Delete(p.gone, 0, 1)
 	}
-	p.refused = append(p.refused, s)
+	p.gone = append(p.gone, s)
 }
 
 func (s *policySet) name() string { return strconv.FormatUint(s.id, 10) }

@@ -28,7 +28,7 @@ func (in *Instance) Policies() server.PolicyList {
 	for _, s := range p.staged {
 		l.Sets = append(l.Sets, p.show(s, server.PolicyStaged))
 	}
-	l.Sets = append(l.Sets, p.refused...)
+	l.Sets = append(l.Sets, p.gone...)
 	return l
 }
 

@@ -68,9 +68,9 @@ func (p *policies) find(id string) (*policySet, error) {
 	case p.previous != nil && p.previous.name() == id:
 		return nil, fmt.Errorf("%w: %s is the previous set; roll back to it", server.ErrPolicyConflict, id)
 	}
-	for i := range p.refused {
-		if p.refused[i].ID == id {
-			return nil, fmt.Errorf("%w: %s was refused: %s", server.ErrPolicyConflict, id, p.refused[i].Reason)
+	for i := range p.gone {
+		if g := &p.gone[i]; g.ID == id {
+			return nil, fmt.Errorf("%w: %s was %s: %s", server.ErrPolicyConflict, id, g.State, g.Reason)
 		}
 	}
 	return nil, fmt.Errorf("%w: nothing is staged as %q; /policies lists what is", server.ErrPolicyUnknown, id)

@@ -177,7 +177,7 @@ func TestRefusedPushes(t *testing.T) {
 				t.Errorf("active is %+v, was %+v; %d staged, %v refused", got, before, len(r.inState(server.PolicyStaged)), r.value("policy_refused_total"))
 			}
 			refused := r.inState(server.PolicyRefused)
-			if last := refused[len(refused)-1]; last.Reason != err.Error() || len(refused) > maxRefused {
+			if last := refused[len(refused)-1]; last.Reason != err.Error() || len(refused) > maxGone {
 				t.Errorf("%d refusals are remembered, the last %+v", len(refused), last)
 			}
 		})
@@ -319,6 +319,13 @@ func TestStagedSetsAreBounded(t *testing.T) {
 	for range maxStaged + 2 {
 		ids = append(ids, r.stage(builtin("gate", "ungated")).ID)
 	}
+	dropped := r.inState(server.PolicyDropped)
+	if len(dropped) != 2 || dropped[0].ID != ids[0] || dropped[1].ID != ids[1] || !strings.Contains(dropped[0].Reason, "newer ones") || len(dropped[0].Hooks) != 4 {
+		t.Errorf("dropped %+v, want %v with a reason", dropped, ids[:2])
+	}
+	if n := r.value("policy_refused_total"); n != 0 || len(r.inState(server.PolicyRefused)) != 0 {
+		t.Errorf("%v refusals, %+v refused, where nothing was wrong", n, r.inState(server.PolicyRefused))
+	}
 	var left []string
 	for _, s := range r.inState(server.PolicyStaged) {
 		left = append(left, s.ID)
@@ -334,6 +341,15 @@ func TestStagedSetsAreBounded(t *testing.T) {
 		if _, err := r.Activate(context.Background(), c.id); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("activate %q: %v", c.id, err)
 		}
+	}
+	// Both kinds share one bounded list, the latest last.
+	for range maxGone {
+		if _, err := r.Stage(context.Background(), builtin("gate", "no such")); err == nil {
+			t.Fatal("staged a gate that does not exist")
+		}
+	}
+	if n := len(r.inState(server.PolicyDropped)) + len(r.inState(server.PolicyRefused)); n != maxGone || len(r.inState(server.PolicyDropped)) != 0 {
+		t.Errorf("%d refused and dropped ones are remembered, want the last %d", n, maxGone)
 	}
 	r.activate(ids[5])
 	if _, err := r.Activate(context.Background(), "1"); !errors.Is(err, server.ErrPolicyConflict) || !strings.Contains(err.Error(), "roll back") {

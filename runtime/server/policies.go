@@ -22,7 +22,7 @@ const maxPolicyFile = 64 << 20
 
 // policyRoutes serve /policies:
 //
-//	GET  /policies           what is active, staged, previous and refused, with the health of each hook
+//	GET  /policies           what is active, staged, previous, refused and dropped, with the health of each hook
 //	POST /policies/stage     {"hook", "builtin" | "path" | "module_base64", "sha256", "engine", "config"}: one more staged set
 //	POST /policies/activate  {"id"}: all ranks switch to it in one tick
 //	POST /policies/rollback  all ranks switch back to the previous set

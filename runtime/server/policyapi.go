@@ -23,6 +23,7 @@ const (
 	PolicyStaged   = "staged"   // ready to be activated
 	PolicyPrevious = "previous" // the active ones' predecessors, which a rollback puts back in use
 	PolicyRefused  = "refused"  // not used; Reason says why
+	PolicyDropped  = "dropped"  // staged once and let go unused, with nothing wrong with it; Reason says why
 )
 
 // StageRequest asks for one hook's policy to be made ready beside the ones in use. Exactly one of Builtin, Path and
@@ -45,7 +46,7 @@ type PolicySet struct {
 	State   string       `json:"state"`
 	Epoch   uint64       `json:"policy_epoch,omitempty"` // under which it came into use; 0: it has not, or it is the first
 	Changes []string     `json:"changes,omitempty"`      // hooks whose policy it was staged for
-	Reason  string       `json:"reason,omitempty"`       // why it was refused
+	Reason  string       `json:"reason,omitempty"`       // why it was refused or dropped
 	Hooks   []PolicyHook `json:"hooks,omitempty"`        // in the order in which they run
 }
 
@@ -77,7 +78,8 @@ type PolicyState struct {
 	Reason  string `json:"reason,omitempty"` // why there is none; "" where there was nothing to carry
 }
 
-// PolicyList is what /policies shows: the active set first, then the previous one, the staged and the refused ones.
+// PolicyList is what /policies shows: the active set first, then the previous one, the staged ones, and those
+// refused or dropped last.
 type PolicyList struct {
 	Epoch uint64      `json:"policy_epoch"` // in force
 	Sets  []PolicySet `json:"policies"`
