@@ -104,6 +104,8 @@ type Hook struct {
 	FuelBase, FuelPerRecord int
 	// MemoryPages is the most memory of an instance of the module at Path, in pages of 64 KiB; 0 is the host's default.
 	MemoryPages int
+	// ShadowTicks is for how many ticks a policy answers beside the one in use before it may take its place; 0: none.
+	ShadowTicks int
 	// OnFault is OnFaultNative or OnFaultHold.
 	OnFault string
 	// Quarantine is when this policy is quarantined. Policy.QuarantineOf fills in what it leaves out.

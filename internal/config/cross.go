@@ -66,6 +66,10 @@ func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 	l.hookChecks(&cfg.Policy.Reserve, "policy.reserve", fail, warn)
 	l.hookChecks(&cfg.Policy.Admit, "policy.admit", fail, warn)
 	l.hookChecks(&cfg.Policy.Score, "policy.score", fail, warn)
+	l.unlessBad(func() {
+		s := &cfg.Policy.Score
+		warn(s.ShadowTicks != 0 && s.PlainLRU(), "policy.score.shadow_ticks", "is %d, but a start with the builtin lru asks no score policy, so there is nothing to compare; remove it", s.ShadowTicks)
+	}, "policy.score.shadow_ticks", "policy.score.builtin", "policy.score.path")
 	return warnings
 }
 

@@ -155,6 +155,8 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 			"Fuel that each record of a call adds; 0 is the default, 10000."),
 		intKey(section+".memory_pages", 0, 0, 65536, func(c *Config) *int { return &hook(c).MemoryPages },
 			"Most memory of an instance of the module at path, in pages of 64 KiB; 0 is the default, 1024."),
+		intKey(section+".shadow_ticks", 0, 0, maxTicks, func(c *Config) *int { return &hook(c).ShadowTicks },
+			"Ticks for which a new policy answers beside the one in use, unheeded, before it may take its place; ticks that ask nothing do not count. 0 is none."),
 		enumKey(section+".on_fault", OnFaultNative, []string{OnFaultNative, OnFaultHold}, func(c *Config) *string { return &hook(c).OnFault },
 			onFaultDoc),
 		optionalIntKey(section+".quarantine.faults", 1, 1000, func(c *Config) *int { return &hook(c).Quarantine.Faults },

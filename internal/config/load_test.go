@@ -97,6 +97,9 @@ func TestProblemsOfAFile(t *testing.T) {
 			`c.toml:3: policy.admit.key is set, but the policy is the builtin "fifo-headroom"`,
 			`c.toml:4: policy.admit.memory_pages is set, but the policy is the builtin "fifo-headroom"`}},
 		{"memory pages", "[policy.gate]\npath = \"a.wasm\"\nmemory_pages = 65537\n", []string{`c.toml:3: policy.gate.memory_pages is 65537, allowed is 0 to 65536`}},
+		{"shadow ticks out of range", "[policy.gate]\nshadow_ticks = -1\n[policy.admit]\nshadow_ticks = 1000000001\n", []string{
+			"c.toml:2: policy.gate.shadow_ticks is -1, allowed is 0 to 1000000000", "c.toml:4: policy.admit.shadow_ticks is 1000000001, allowed is 0 to 1000000000"}},
+		{"shadow ticks in words", "[policy.gate]\nshadow_ticks = \"200\"\n", []string{"c.toml:2: policy.gate.shadow_ticks"}},
 		{"fuel below zero", "[policy.reserve]\nfuel_base = -1\nfuel_per_record = 1000000001\n", []string{
 			"c.toml:2: policy.reserve.fuel_base is -1, allowed is 0 to 1000000000", "c.toml:3: policy.reserve.fuel_per_record is 1000000001, allowed is 0 to 1000000000"}},
 		{"on_fault that is not offered", "[policy.gate]\non_fault = \"nativ\"\n", []string{`c.toml:2: policy.gate.on_fault is "nativ", must be one of native, hold; did you mean "native"?`}},
@@ -289,11 +292,11 @@ func TestHookChoice(t *testing.T) {
 
 // A pin in the file holds a flag's module too, until the flags take it back; a builtin in its place is refused.
 func TestPinsAndLimits(t *testing.T) {
-	file := []byte("[policy.gate]\npath = \"/a.wasm\"\nsha256 = \"" + testHash + "\"\nkey = \"" + testKey + "\"\nfuel_base = 7\nmemory_pages = 65536\n")
+	file := []byte("[policy.gate]\npath = \"/a.wasm\"\nsha256 = \"" + testHash + "\"\nkey = \"" + testKey + "\"\nfuel_base = 7\nmemory_pages = 65536\nshadow_ticks = 200\n")
 	env := []string{"SLUICE_POLICY_GATE_FUEL_PER_RECORD=9"}
 	want := Default().Policy.Gate
 	want.Builtin, want.Path, want.SHA256, want.Key = "", "/b.wasm", testHash, testKey
-	want.FuelBase, want.FuelPerRecord, want.MemoryPages, want.OnFault = 7, 9, 65536, OnFaultNative
+	want.FuelBase, want.FuelPerRecord, want.MemoryPages, want.OnFault, want.ShadowTicks = 7, 9, 65536, OnFaultNative, 200
 	cfg := mustLoad(t, Sources{FileName: "c.toml", File: file, Environ: env, Flags: map[string]string{"policy.gate.path": "/b.wasm"}})
 	if !reflect.DeepEqual(cfg.Policy.Gate, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg.Policy.Gate, want)
@@ -374,6 +377,7 @@ k = 2
 
 func TestWarnings(t *testing.T) {
 	cases := []struct{ name, file, want string }{
+		{"a shadow that is asked nothing", "[policy.score]\nshadow_ticks = 9\n", "c.toml:2: policy.score.shadow_ticks is 9, but a start with the builtin lru asks no score policy, so there is nothing to compare; remove it"},
 		{"fuel of a native policy", "[policy.gate]\nengine = \"native\"\nfuel_per_record = 5\n", `c.toml:3: policy.gate.fuel_per_record is 5, but native policies are not metered (policy.gate.engine is "native")`},
 		{"quarantine of no policy", "[policy]\nquarantine_window_ticks = 2\n", "c.toml:2: policy.quarantine_window_ticks is 2, less than the 3 faults that quarantine a policy"},
 		{"quarantine of no gate", "[policy.gate]\nquarantine = { window_ticks = 2 }\n", "c.toml:2: policy.gate.quarantine.window_ticks makes 3 faults within 2 ticks; one fault a tick counts"},
