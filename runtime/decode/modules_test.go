@@ -54,3 +54,34 @@ func hookModule(hook string, body, configure []byte) []byte {
 		section(10, function(nil), function(arena), function(configure), function(body)),
 	}, nil)
 }
+
+// holds is a gate that votes the raw poll, but Transferring for what has arrived before it is that many ticks old, at most 63.
+func holds(ticks byte) []byte {
+	const left, out = 16, 20 // records to go, and where the next answer is written
+	load := func(at byte) []byte { return []byte{0x41, at, 0x28, 2, 0} }
+	field := func(at byte) []byte { return []byte{0x20, 0, 0x28, 2, at} } // of the batch, later of the record
+	poll := []byte{0x20, 0, 0x2D, 0, 8}
+	store := []byte{0x36, 2, 0}
+	return bytes.Join([][]byte{
+		{0x41, left}, field(32), store, // left = n
+		{0x41, out, 0x20, 0}, field(48), {0x6A}, store, // out = batch + out_off
+		{0x20, 0}, field(40), {0x6A, 0x21, 0}, // record = batch + in_off
+		{0x02, 0x40, 0x03, 0x40}, load(left), {0x45, 0x0D, 1}, // while left > 0
+		load(out), {0x41, 3}, poll, poll, {0x41, 4, 0x46}, field(12), {0x41, ticks, 0x49, 0x71, 0x1B, 0x3A, 0, 0}, // vote
+		{0x41, out}, load(out), {0x41, 8, 0x6A}, store,
+		{0x20, 0, 0x41, 32, 0x6A, 0x21, 0},
+		{0x41, left}, load(left), {0x41, 1, 0x6B}, store,
+		{0x0C, 0, 0x0B, 0x0B, 0x41, 0},
+	}, nil)
+}
+
+// counts is a body that counts 2^18 down to 0, which takes longer than many ticks.
+func counts() []byte {
+	const counter = 16
+	load, store := []byte{0x41, counter, 0x28, 2, 0}, []byte{0x36, 2, 0}
+	return bytes.Join([][]byte{
+		{0x41, counter, 0x41, 0x80, 0x80, 0x10}, store,
+		{0x03, 0x40, 0x41, counter}, load, {0x41, 1, 0x6B}, store, load, {0x0D, 0, 0x0B},
+		{0x41, 0},
+	}, nil)
+}

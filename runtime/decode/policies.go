@@ -27,6 +27,8 @@ type PolicyOptions struct {
 	// Recorder is what takes down the answers of a rank's policies, the same for all sets that the rank has one after the
 	// other. nil: nothing is recorded.
 	Recorder func(rank int) rank.Recorder
+	// ShadowTicks are those of SetShadowTicks at the start; a hook that is not there has 0.
+	ShadowTicks map[abi.Hook]int
 }
 
 // Bounds of what is kept beside the policies in use and their predecessors.
@@ -45,6 +47,11 @@ type policies struct {
 	o    PolicyOptions
 	turn chan struct{} // holds a token while nobody changes anything
 
+	closing  chan struct{}  // closed when shut begins
+	shadows  sync.WaitGroup // goroutines of shadow runs
+	taps     []*tap         // by rank
+	shadowed [abi.Score + 1]shadowTally
+
 	mu        sync.Mutex
 	closed    bool
 	formation uint64 // groups formed
@@ -61,6 +68,8 @@ type policies struct {
 	swaps     uint64
 	refusals  uint64
 	past      map[policyKey]policyCount // of sets that are gone
+
+	shadowTicks [abi.Score + 1]int // by hook, where who stages does not say
 }
 
 // policySet is one choice of policies with its instances, one plugins.Set a rank.
@@ -71,6 +80,7 @@ type policySet struct {
 	changes []plugins.Spec // the hooks it was staged for
 	bound   bool           // the changes bring their own pins and limits; else those in force hold for them
 	specs   []plugins.Spec // all
+	shadow  *shadow        // its shadow run, under way or over; nil: it has none
 
 	reason    string // why its last activation did not happen
 	ranks     []*rank.Policies
@@ -82,9 +92,19 @@ type policySet struct {
 }
 
 func newPolicies(in *Instance) *policies {
-	p := &policies{in: in, o: *in.o.Policies, turn: make(chan struct{}, 1)}
+	p := &policies{in: in, o: *in.o.Policies, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	if p.o.Deadline <= 0 {
 		p.o.Deadline = switchDeadline
+	}
+	for r := range in.o.Schedule.Ranks {
+		var to rank.Recorder
+		if p.o.Recorder != nil {
+			to = p.o.Recorder(r)
+		}
+		p.taps = append(p.taps, newTap(to))
+	}
+	for h, n := range p.o.ShadowTicks {
+		p.shadowTicks[h] = n
 	}
 	p.turn <- struct{}{}
 	p.lastID = 1
@@ -172,9 +192,7 @@ func (p *policies) build(ctx context.Context, specs []plugins.Spec) ([]*rank.Pol
 			return nil, nil, err
 		}
 		k := rank.NewPolicies(set, p.in.o.Logger.With("rank", r))
-		if p.o.Recorder != nil {
-			k.Record(p.o.Recorder(r))
-		}
+		k.Record(p.taps[r])
 		ranks = append(ranks, k)
 	}
 	return ranks, ranks[0].Set().Infos(), nil
@@ -194,6 +212,9 @@ func (p *policies) form(ctx context.Context) ([]*rank.Policies, error) {
 	s.retire()
 	p.formation++
 	s.ranks, s.infos, s.formation = ranks, infos, p.formation
+	for _, k := range p.staged {
+		k.shadow.renew()
+	}
 	p.mu.Unlock()
 	p.free(old)
 	return ranks, nil
@@ -244,7 +265,14 @@ func (p *policies) shut() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
+	close(p.closing)
 	<-p.turn
+	p.mu.Lock()
+	for _, s := range p.staged {
+		s.shadow.end(server.ShadowCut, "the server is stopping")
+	}
+	p.mu.Unlock()
+	p.shadows.Wait()
 	p.mu.Lock()
 	p.dead = append(append(p.dead, p.active), p.staged...)
 	if p.previous != nil {
@@ -264,7 +292,11 @@ func (in *Instance) Stage(ctx context.Context, q server.StageRequest) (server.Po
 // policies in use hold for the new ones too: a hook whose modules must be signed takes no unsigned one from here. A
 // rollback brings its predecessors' pins and limits back with them.
 func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (server.PolicySet, error) {
-	return in.stage(ctx, hooksOf(qs), false, func(i int) (plugins.Spec, error) { return specOf(&qs[i]) })
+	ticks := make([]*int, len(qs))
+	for i := range qs {
+		ticks[i] = qs[i].ShadowTicks
+	}
+	return in.stage(ctx, hooksOf(qs), false, ticks, func(i int) (plugins.Spec, error) { return specOf(&qs[i]) })
 }
 
 // StageSpecs stages the policies that spec gives for some hooks, with the pins and limits that they bring. An error of
@@ -274,10 +306,12 @@ func (in *Instance) StageSpecs(ctx context.Context, changed []abi.Hook, spec fun
 	for i, h := range changed {
 		names[i] = h.String()
 	}
-	return in.stage(ctx, names, true, func(i int) (plugins.Spec, error) { return spec(changed[i]) })
+	return in.stage(ctx, names, true, nil, func(i int) (plugins.Spec, error) { return spec(changed[i]) })
 }
 
-func (in *Instance) stage(ctx context.Context, names []string, bound bool, spec func(i int) (plugins.Spec, error)) (server.PolicySet, error) {
+// stage makes a set that changes some hooks, and begins its shadow run. ticks are what is asked for that, by hook; see
+// shadowFor.
+func (in *Instance) stage(ctx context.Context, names []string, bound bool, ticks []*int, spec func(i int) (plugins.Spec, error)) (server.PolicySet, error) {
 	p := in.policies
 	if p == nil {
 		return server.PolicySet{}, errFixed
@@ -307,9 +341,17 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, spec 
 	base := p.active
 	p.mu.Unlock()
 	s := &policySet{base: base.id, changes: changes, bound: bound, specs: merge(base.specs, changes, bound)}
-	var err error
-	if s.ranks, s.infos, err = p.build(in.ctx, s.specs); err != nil {
+	of, err := p.shadowFor(changes, ticks)
+	if err == nil {
+		s.ranks, s.infos, err = p.build(in.ctx, s.specs)
+	}
+	if err != nil {
 		return server.PolicySet{}, p.refuse(names, err)
+	}
+	var first *watch
+	if s.shadow, first, err = p.newShadow(in.ctx, s, of); err != nil {
+		p.free(s.ranks)
+		return server.PolicySet{}, p.refuse(names, fmt.Errorf("the instances of its shadow run: %w", err))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -323,7 +365,11 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, spec 
 		p.drop(i, fmt.Sprintf("%d newer ones were staged, and no more are kept; stage it again", maxStaged))
 	}
 	p.staged = append(p.staged, s)
-	in.o.Logger.Info("policies staged", "id", s.name(), "changes", names)
+	if s.shadow != nil {
+		s.shadow.attach(first)
+		p.shadows.Go(func() { s.shadow.run(first) })
+	}
+	in.o.Logger.Info("policies staged", "id", s.name(), "changes", names, "shadow_ticks", of)
 	return p.show(s, server.PolicyStaged), nil
 }
 
@@ -347,6 +393,7 @@ func (p *policies) refuse(hooks []string, err error) error {
 // drop lets the staged set at i go. The caller holds mu and the turn.
 func (p *policies) drop(i int, reason string) {
 	s := p.staged[i]
+	s.shadow.end(server.ShadowCut, "the set was dropped")
 	p.dead = append(p.dead, s)
 	p.staged = slices.Delete(p.staged, i, i+1)
 	p.note(p.show(s, server.PolicyDropped), reason)

@@ -69,6 +69,9 @@ func (in *Instance) PolicyInfos() []plugins.Info {
 // show describes a set. The caller holds mu.
 func (p *policies) show(s *policySet, state string) server.PolicySet {
 	out := server.PolicySet{ID: s.name(), State: state, Epoch: s.epoch, Reason: s.reason}
+	if state != server.PolicyActive && state != server.PolicyPrevious {
+		out.Shadow = s.shadow.show()
+	}
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, c.Hook.String())
 	}
@@ -178,10 +181,19 @@ func addStats(sum, n *plugins.Stats) {
 // behind.
 func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)) {
 	var epoch, swaps, refusals uint64
+	var records, differed [numHooks]uint64
 	if p := c.in.policies; p != nil {
 		p.mu.Lock()
 		epoch, swaps, refusals = p.epoch, p.swaps, p.refusals
 		p.mu.Unlock()
+		for i, h := range hooks() {
+			differed[i] = p.shadowed[h].differed.Load()
+			records[i] = p.shadowed[h].records.Load()
+		}
+	}
+	for i, h := range hooks() {
+		emit(c.shadowRecords, prometheus.CounterValue, float64(records[i]), h.String())
+		emit(c.shadowDiffered, prometheus.CounterValue, float64(differed[i]), h.String())
 	}
 	emit(c.policyEpoch, prometheus.GaugeValue, float64(epoch))
 	emit(c.policySwaps, prometheus.CounterValue, float64(swaps))

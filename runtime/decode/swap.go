@@ -38,6 +38,15 @@ func (p *policies) begin(g *group) {
 
 // Activate implements server.PolicyEngine.
 func (in *Instance) Activate(ctx context.Context, id string) (server.PolicySet, error) {
+	return in.activate(ctx, id, false)
+}
+
+// ActivateNow implements server.PolicyEngine.
+func (in *Instance) ActivateNow(ctx context.Context, id string) (server.PolicySet, error) {
+	return in.activate(ctx, id, true)
+}
+
+func (in *Instance) activate(ctx context.Context, id string, now bool) (server.PolicySet, error) {
 	p := in.policies
 	if p == nil {
 		return server.PolicySet{}, errFixed
@@ -46,17 +55,26 @@ func (in *Instance) Activate(ctx context.Context, id string) (server.PolicySet, 
 		return server.PolicySet{}, err
 	}
 	defer p.give()
-	s, err := p.find(id)
+	s, err := p.find(id, now)
 	if err != nil {
 		return server.PolicySet{}, err
 	}
 	return p.put(ctx, s)
 }
 
-// find is the staged set of an id.
-func (p *policies) find(id string) (*policySet, error) {
+// find is the staged set of an id, where its shadow run lets it be activated; see pass.
+func (p *policies) find(id string, now bool) (*policySet, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s, err := p.lookup(id)
+	if err == nil {
+		err = p.pass(s, now)
+	}
+	return s, err
+}
+
+// lookup is the staged set of an id. The caller holds mu.
+func (p *policies) lookup(id string) (*policySet, error) {
 	for _, s := range p.staged {
 		if s.name() == id {
 			return s, nil
@@ -337,6 +355,7 @@ func (p *policies) commit(c *change) {
 		p.dead = append(p.dead, p.previous)
 	}
 	p.staged = slices.DeleteFunc(p.staged, func(s *policySet) bool { return s == c.set })
+	p.renewShadows(p.active, c.set)
 	p.previous, p.active = p.active, c.set
 	p.epoch, c.set.epoch, c.set.formation = c.epoch, c.epoch, p.formation
 	p.swaps++

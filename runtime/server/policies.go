@@ -23,8 +23,8 @@ const maxPolicyFile = 64 << 20
 // policyRoutes serve /policies:
 //
 //	GET  /policies           what is active, staged, previous, refused and dropped, with the health of each hook
-//	POST /policies/stage     {"hook", "builtin" | "path" | "module_base64", "sha256", "engine", "config"}: one more staged set
-//	POST /policies/activate  {"id"}: all ranks switch to it in one tick
+//	POST /policies/stage     {"hook", "builtin" | "path" | "module_base64", "sha256", "engine", "config", "shadow_ticks"}: one more staged set
+//	POST /policies/activate  {"id", "now"}: all ranks switch to it in one tick; now cuts its shadow run short
 //	POST /policies/rollback  all ranks switch back to the previous set
 //
 // A client has no more rights over files than over prompts: a path is taken only if it lies in one of
@@ -89,14 +89,18 @@ func (s *Server) stagePolicy(ctx context.Context, raw []byte) (PolicySet, *failu
 }
 
 func (s *Server) activatePolicy(ctx context.Context, raw []byte) (PolicySet, *failure) {
-	id := ""
+	id, now := "", false
 	root, err := parseBody(raw)
 	if err == nil {
 		err = root.object(func(key string, v value) (err error) {
-			if key != "id" {
-				return v.errorf("no such field; there is id")
+			switch key {
+			case "id":
+				id, err = v.text()
+			case "now":
+				now, err = v.boolean()
+			default:
+				err = v.errorf("no such field; there are id and now")
 			}
-			id, err = v.text()
 			return err
 		})
 	}
@@ -106,7 +110,11 @@ func (s *Server) activatePolicy(ctx context.Context, raw []byte) (PolicySet, *fa
 	if err != nil {
 		return PolicySet{}, invalid(err.Error())
 	}
-	set, err := s.opts.Policies.Activate(ctx, id)
+	activate := s.opts.Policies.Activate
+	if now {
+		activate = s.opts.Policies.ActivateNow
+	}
+	set, err := activate(ctx, id)
 	return set, policyFailure(err)
 }
 
@@ -158,6 +166,12 @@ func parseStage(raw []byte) (q StageRequest, err error) {
 			if v.raw[0] != '{' {
 				err = v.errorf("want an object, got %s", v.got())
 			}
+		case "shadow_ticks":
+			var n uint64
+			if n, err = v.integer(0, MaxShadowTicks); err == nil {
+				ticks := int(n)
+				q.ShadowTicks = &ticks
+			}
 		case "module_base64":
 			var text string
 			if text, err = v.text(); err == nil {
@@ -166,7 +180,7 @@ func parseStage(raw []byte) (q StageRequest, err error) {
 				}
 			}
 		default:
-			err = v.errorf("no such field; there are hook, builtin, path, module_base64, sha256, engine and config")
+			err = v.errorf("no such field; there are hook, builtin, path, module_base64, sha256, engine, config and shadow_ticks")
 		}
 		return err
 	})

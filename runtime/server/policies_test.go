@@ -46,6 +46,10 @@ func (p *fakePolicies) Activate(_ context.Context, id string) (PolicySet, error)
 	return p.note("activate " + id)
 }
 
+func (p *fakePolicies) ActivateNow(_ context.Context, id string) (PolicySet, error) {
+	return p.note("activate now " + id)
+}
+
 func (p *fakePolicies) Rollback(context.Context) (PolicySet, error) { return p.note("rollback") }
 
 func (p *fakePolicies) set(err error) {
@@ -92,7 +96,7 @@ func TestPoliciesRoutes(t *testing.T) {
 	if q := p.last(t); q.Hook != "reserve" || string(q.Module) != "bytes" || q.SHA256 != "cd" || q.Engine != "wasm" || string(q.Config) != `{"b":1, "a":[2]}` || q.Path != "" {
 		t.Errorf("staged %+v", q)
 	}
-	if a := s.call("POST", "/policies/stage", `{"hook":"gate","builtin":"ungated"}`); a.status != 200 || p.last(t).Builtin != "ungated" || p.last(t).Config != nil {
+	if a := s.call("POST", "/policies/stage", `{"hook":"gate","builtin":"ungated"}`); a.status != 200 || p.last(t).Builtin != "ungated" || p.last(t).Config != nil || p.last(t).ShadowTicks != nil {
 		t.Errorf("builtin: %d, %+v", a.status, p.last(t))
 	}
 	if a := s.call("POST", "/policies/activate", `{"id":"4"}`); a.status != 200 {
@@ -103,7 +107,15 @@ func TestPoliciesRoutes(t *testing.T) {
 			t.Errorf("rollback with body %q: %d %s", body, a.status, a.body)
 		}
 	}
-	if got := strings.Join(p.calls, ", "); got != "stage reserve, stage gate, activate 4, rollback, rollback" {
+	if a := s.call("POST", "/policies/stage", `{"hook":"gate","builtin":"ungated","shadow_ticks":200}`); a.status != 200 || p.last(t).ShadowTicks == nil || *p.last(t).ShadowTicks != 200 {
+		t.Errorf("shadow_ticks: %d, %+v", a.status, p.last(t))
+	}
+	for _, body := range []string{`{"id":"4","now":true}`, `{"now":false,"id":"5"}`} {
+		if a := s.call("POST", "/policies/activate", body); a.status != 200 {
+			t.Errorf("activate %s: %d %s", body, a.status, a.body)
+		}
+	}
+	if got := strings.Join(p.calls, ", "); got != "stage reserve, stage gate, activate 4, rollback, rollback, stage gate, activate now 4, activate 5" {
 		t.Errorf("calls: %s", got)
 	}
 	if a := s.call("GET", "/policies/stage", ""); a.status != http.StatusMethodNotAllowed {
@@ -165,7 +177,10 @@ func TestPolicyBodies(t *testing.T) {
 		{"too large", "stage", large, 413, "by its path"},
 		{"no id", "activate", `{}`, 400, "id is empty"},
 		{"id a number", "activate", `{"id":4}`, 400, "want a string"},
-		{"unknown field of activate", "activate", `{"name":"4"}`, 400, "there is id"},
+		{"unknown field of activate", "activate", `{"name":"4"}`, 400, "there are id and now"},
+		{"shadow_ticks in words", "stage", `{"hook":"gate","builtin":"ungated","shadow_ticks":"200"}`, 400, "want a whole number 0..1000000000"},
+		{"shadow_ticks below 0", "stage", `{"hook":"gate","builtin":"ungated","shadow_ticks":-1}`, 400, "want a whole number 0..1000000000"},
+		{"now a number", "activate", `{"id":"4","now":1}`, 400, "want true or false"},
 		{"too large for activate", "activate", `{"id":"` + strings.Repeat("4", 9<<20) + `"}`, 413, "the id alone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -284,5 +299,16 @@ func TestPoliciesWhileStopping(t *testing.T) {
 	s.calls.stop()
 	if a := s.call("POST", "/policies/rollback", ""); a.status != 503 || p.count() != 0 {
 		t.Errorf("%d %s, %d calls", a.status, a.body, p.count())
+	}
+}
+
+func TestShadowRunAsJSON(t *testing.T) {
+	run := ShadowRun{State: ShadowRunning, Ticks: 57, Of: 200, Hooks: map[string]ShadowHook{"gate": {Records: 9, Differed: 2, Skipped: 1, Faults: map[string]uint64{},
+		FirstDifference: &ShadowDifference{Tick: 5, Rank: 1, Key: 7, Field: "vote", Live: "success", Shadow: "transferring"}}}}
+	b, err := json.Marshal(PolicySet{ID: "4", State: PolicyStaged, Shadow: &run})
+	want := `{"id":"4","state":"staged","shadow":{"state":"running","ticks":57,"of":200,"hooks":{"gate":{"records":9,"differed":2,"skipped":1,"native_answers":0,"declined":0,` +
+		`"faults":{},"first_difference":{"tick":5,"rank":1,"key":7,"field":"vote","live":"success","shadow":"transferring"}}}}}`
+	if err != nil || string(b) != want {
+		t.Errorf("%s, %v; want %s", b, err, want)
 	}
 }

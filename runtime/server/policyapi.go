@@ -38,7 +38,13 @@ type StageRequest struct {
 	SHA256 string // hex; the bytes must have this hash. "": whatever they have
 	Engine string // "native" runs a shipped policy as plain Go; "" or "wasm"
 	Config []byte // one JSON object, the policy's own; nil: none
+	// ShadowTicks is for how many ticks the policy answers beside the one in use before it may be activated, 0 to
+	// MaxShadowTicks. nil: what is configured for the hook.
+	ShadowTicks *int
 }
+
+// MaxShadowTicks is the longest shadow run.
+const MaxShadowTicks = 1_000_000_000
 
 // PolicySet is one choice of policies for all hooks, as every rank runs it.
 type PolicySet struct {
@@ -48,6 +54,7 @@ type PolicySet struct {
 	Changes []string     `json:"changes,omitempty"`      // hooks whose policy it was staged for
 	Reason  string       `json:"reason,omitempty"`       // why it was refused or dropped
 	Hooks   []PolicyHook `json:"hooks,omitempty"`        // in the order in which they run
+	Shadow  *ShadowRun   `json:"shadow,omitempty"`       // of a set that is or was staged
 }
 
 // PolicyHook is the policy of one hook. The counters are sums over the ranks, of its time in use.
@@ -93,8 +100,11 @@ type PolicyEngine interface {
 	// Stage makes a policy ready beside the ones in use, which do not notice: it is checked, compiled, and
 	// instantiated once a rank.
 	Stage(ctx context.Context, q StageRequest) (PolicySet, error)
-	// Activate has all ranks switch to a staged set in one tick, and returns when they have.
+	// Activate has all ranks switch to a staged set in one tick, and returns when they have. A set whose shadow run is
+	// under way is an ErrPolicyConflict.
 	Activate(ctx context.Context, id string) (PolicySet, error)
+	// ActivateNow is Activate for a set whose shadow run may be cut short.
+	ActivateNow(ctx context.Context, id string) (PolicySet, error)
 	// Rollback has all ranks switch back to the previous set, in one tick.
 	Rollback(ctx context.Context) (PolicySet, error)
 }
