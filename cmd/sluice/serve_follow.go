@@ -32,7 +32,7 @@ func configured() []abi.Hook { return []abi.Hook{abi.Gate, abi.Reserve, abi.Admi
 
 // follower keeps a running server's policies as the configuration says: on a hangup it reads the configuration again,
 // and it watches the files of the modules that the configuration names. All changes of one occasion are made in one
-// tick, or none. One goroutine owns it.
+// tick, or none. One goroutine owns it, and goes on while a change is in its shadow run; a newer change takes its place.
 type follower struct {
 	local  *router.Local
 	clock  clock.Clock
@@ -40,9 +40,23 @@ type follower struct {
 	hooks  serveHooks
 	now    *config.Config // what was applied last
 	files  map[abi.Hook]*moduleFile
+	change *changeUnderWay // nil: none
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
+
+// changeUnderWay is a change whose policies run in the shadow. It is made beside the follower's loop, which may take it
+// back for a newer one.
+type changeUnderWay struct {
+	policy config.Policy // as it is to be
+	hooks  []abi.Hook    // that change
+	looked bool          // for a file that was written
+	cancel context.CancelCauseFunc
+	done   chan error // of the change; holds one
+}
+
+// errSuperseded is why a change is given up for a newer one.
+var errSuperseded = errors.New("superseded by a newer change of the configuration")
 
 // moduleFile is a module's file as it was last seen and used.
 type moduleFile struct {
@@ -96,7 +110,10 @@ func (f *follower) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			f.giveUp(context.Cause(ctx))
 			return
+		case err := <-f.shadowed():
+			f.settle(ctx, err)
 		case <-f.hooks.hangup:
 			f.reload(ctx)
 		case <-timer.C():
@@ -120,19 +137,30 @@ func (f *follower) reload(ctx context.Context) {
 		f.log.Warn("these keys changed and need a restart", "keys", strings.Join(keys, ", "))
 	}
 	keepFixed(&f.now.Policy, &next.Policy)
-	var changed []abi.Hook
+	f.giveUp(errSuperseded)
+	// What only says how changes are made holds at once.
+	f.local.SetShadowTicks(&next.Policy)
 	for _, h := range configured() {
-		if section := router.HookOf(&next.Policy, h); !reflect.DeepEqual(section, router.HookOf(&f.now.Policy, h)) || f.rewritten(h, section.Path) {
-			changed = append(changed, h)
+		router.HookOf(&f.now.Policy, h).ShadowTicks = router.HookOf(&next.Policy, h).ShadowTicks
+	}
+	_ = f.apply(ctx, &next.Policy, f.differing(&next.Policy, configured()), false) // it has logged what is wrong
+}
+
+// differing lists those of the hooks for which something other than p says is in use.
+func (f *follower) differing(p *config.Policy, hooks []abi.Hook) []abi.Hook {
+	var out []abi.Hook
+	for _, h := range hooks {
+		if section := router.HookOf(p, h); !reflect.DeepEqual(section, router.HookOf(&f.now.Policy, h)) || f.rewritten(h, section.Path) {
+			out = append(out, h)
 		}
 	}
-	_ = f.apply(ctx, &next.Policy, changed) // it has logged what is wrong
+	return out
 }
 
 // look applies the modules whose files were written since. A file that is still being written is left for the next
 // look: it must have been the same twice.
 func (f *follower) look(ctx context.Context) {
-	var changed []abi.Hook
+	var written []abi.Hook
 	for _, h := range configured() {
 		m, path := f.files[h], router.HookOf(&f.now.Policy, h).Path
 		if m == nil {
@@ -148,13 +176,30 @@ func (f *follower) look(ctx context.Context) {
 			continue
 		}
 		m.seen = s
-		if f.rewritten(h, path) {
-			changed = append(changed, h)
-		}
+		written = append(written, h)
 	}
-	if errors.Is(f.apply(ctx, &f.now.Policy, changed), server.ErrPolicyConflict) {
-		for _, h := range changed {
-			f.files[h].seen = stamp{} // nothing is wrong with the module: the next look tries again
+	p, hooks := &f.now.Policy, written
+	if c := f.change; c != nil {
+		// The change under way goes on unless a file of its own was written, or one more is to be made with it.
+		if len(f.differing(&c.policy, written)) == 0 && !slices.ContainsFunc(written, func(h abi.Hook) bool { return slices.Contains(c.hooks, h) }) {
+			return
+		}
+		p = &c.policy
+		hooks = slices.DeleteFunc(configured(), func(h abi.Hook) bool { return !slices.Contains(written, h) && !slices.Contains(c.hooks, h) })
+		f.giveUp(errSuperseded)
+	}
+	changed := f.differing(p, hooks)
+	f.retry(changed, f.apply(ctx, p, changed, true))
+}
+
+// retry has the next look try again what nothing is wrong with.
+func (f *follower) retry(changed []abi.Hook, err error) {
+	if !errors.Is(err, server.ErrPolicyConflict) {
+		return
+	}
+	for _, h := range changed {
+		if m := f.files[h]; m != nil {
+			m.seen = stamp{}
 		}
 	}
 }
@@ -169,16 +214,62 @@ func (f *follower) rewritten(h abi.Hook, path string) bool {
 	return err == nil && fmt.Sprintf("%x", sha256.Sum256(b)) != m.sha256
 }
 
-// apply has the ranks switch to the policies of some hooks.
-func (f *follower) apply(ctx context.Context, p *config.Policy, changed []abi.Hook) error {
+// apply has the ranks switch to the policies of some hooks. Where these run in the shadow first, it begins that alone;
+// looked says whether the change is for a file that was written.
+func (f *follower) apply(ctx context.Context, p *config.Policy, changed []abi.Hook, looked bool) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	names := make([]string, len(changed))
-	for i, h := range changed {
-		names[i] = h.String()
+	if slices.ContainsFunc(changed, func(h abi.Hook) bool { return router.HookOf(&f.now.Policy, h).ShadowTicks > 0 }) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		c := &changeUnderWay{policy: *p, hooks: changed, looked: looked, cancel: cancel, done: make(chan error, 1)}
+		f.change = c
+		f.log.Info("the configured policies run in the shadow first", "hooks", hookNames(changed))
+		f.done.Go(func() { c.done <- f.local.SetPolicies(ctx, &c.policy, changed) })
+		return nil
 	}
-	if err := f.local.SetPolicies(ctx, p, changed); err != nil {
+	return f.took(ctx, p, changed, f.local.SetPolicies(ctx, p, changed))
+}
+
+// shadowed tells the outcome of the change under way.
+func (f *follower) shadowed() <-chan error {
+	if f.change == nil {
+		return nil
+	}
+	return f.change.done
+}
+
+// settle ends the change under way, whose outcome is err.
+func (f *follower) settle(ctx context.Context, err error) {
+	c := f.change
+	f.change = nil
+	c.cancel(nil)
+	err = f.took(ctx, &c.policy, c.hooks, err)
+	if c.looked {
+		f.retry(c.hooks, err)
+	}
+}
+
+// giveUp takes the change under way back, and waits until it is: where the ranks have switched already, it has been made.
+func (f *follower) giveUp(why error) {
+	c := f.change
+	if c == nil {
+		return
+	}
+	f.change = nil
+	c.cancel(why)
+	switch err := <-c.done; {
+	case err == nil:
+		_ = f.took(context.Background(), &c.policy, c.hooks, nil)
+	case errors.Is(why, errSuperseded):
+		f.log.Info("the configured policies were not taken: there is a newer change", "hooks", hookNames(c.hooks))
+	}
+}
+
+// took notes what has come of a change.
+func (f *follower) took(ctx context.Context, p *config.Policy, changed []abi.Hook, err error) error {
+	names := hookNames(changed)
+	if err != nil {
 		if ctx.Err() == nil {
 			f.log.Error("the configured policies were not taken; what runs keeps running", "hooks", names, "error", err)
 		}
@@ -190,6 +281,14 @@ func (f *follower) apply(ctx context.Context, p *config.Policy, changed []abi.Ho
 	f.remember(changed)
 	f.log.Info("the configured policies are in use", "hooks", names)
 	return nil
+}
+
+func hookNames(hooks []abi.Hook) []string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = h.String()
+	}
+	return names
 }
 
 // remember notes which bytes of the hooks' modules are in use.

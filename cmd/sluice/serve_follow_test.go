@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -267,6 +268,7 @@ func TestServePolicies(t *testing.T) {
 	change("activate", `{"id":"7"}`, http.StatusNotFound)
 	change("stage", `{"hook":"gate","path":"/etc/hostname"}`, http.StatusBadRequest)
 	change("stage", `{"hook":"gate","path":"trap.wasm","sha256":"00"}`, http.StatusBadRequest)
+	change("stage", `{"hook":"gate","path":"trap.wasm","shadow_ticks":1e3}`, http.StatusBadRequest)
 	staged := change("stage", fmt.Sprintf(`{"hook":"gate","path":"trap.wasm","sha256":"%x"}`, sha256.Sum256(module)), http.StatusOK)
 	f.wantActive("restore-gated", "until-retired", 0)
 	if got := change("activate", fmt.Sprintf(`{"id":%q}`, staged.ID), http.StatusOK); got.State != server.PolicyActive || got.Epoch != 1 {
@@ -278,4 +280,152 @@ func TestServePolicies(t *testing.T) {
 	f.eventually("the trap", func() bool { return f.active("gate").Faults["trap"] > 0 })
 	change("rollback", "", http.StatusOK)
 	f.wantActive("restore-gated", "until-retired", 2)
+}
+
+// withShadow is a configuration whose gate has a shadow run.
+func withShadow(gate string, ticks int) string {
+	return strings.Replace(native(gate, "until-retired", ""), "[policy.gate]\n", fmt.Sprintf("[policy.gate]\nshadow_ticks = %d\n", ticks), 1)
+}
+
+// sets lists the sets in a state.
+func (f *followed) sets(state string) (out []server.PolicySet) {
+	f.t.Helper()
+	_, body := f.get("/policies")
+	var l server.PolicyList
+	if err := json.Unmarshal([]byte(body), &l); err != nil {
+		f.t.Fatalf("/policies: %v in %s", err, body)
+	}
+	for _, s := range l.Sets {
+		if s.State == state {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// works sends requests, whose transfers ask the gate, until cond.
+func (f *followed) works(what string, cond func() bool) {
+	f.t.Helper()
+	f.eventually(what, func() bool {
+		if status, a := f.post("/generate", body("hello", 2, "")); status != http.StatusOK || a.Meta.Completion != 2 {
+			f.t.Errorf("a request meanwhile: %d %+v", status, a)
+		}
+		return cond()
+	})
+}
+
+// A configured change runs in the shadow first where its section says so; a newer one takes its place meanwhile.
+func TestServeHangupInShadow(t *testing.T) {
+	const first = "the configured policies run in the shadow first"
+	f := startFollowed(t, withShadow("restore-gated", 3))
+	f.write(withShadow("pending-only", 3))
+	f.hup(first, 1)
+	f.wantActive("restore-gated", "until-retired", 0)
+	f.works("the change after its shadow run", func() bool { return f.value("policy_epoch") == 1 })
+	f.eventually("the log", func() bool { return strings.Contains(f.stderr.String(), "the configured policies are in use") })
+	f.wantActive("pending-only", "until-retired", 1)
+	if log := f.stderr.String(); !strings.Contains(log, `gate="would have differed on 0 of `) {
+		t.Errorf("the log does not tell what the shadow run has found:\n%s", log)
+	}
+
+	f.write(withShadow("ungated", 1_000_000))
+	f.hup(first, 2)
+	f.eventually("the shadow run", func() bool { return len(f.sets(server.PolicyStaged)) == 1 })
+	f.write(withShadow("restore-gated", 1_000_000))
+	f.hup(first, 3)
+	f.eventually("the newer one", func() bool {
+		staged, dropped := f.sets(server.PolicyStaged), f.sets(server.PolicyDropped)
+		return len(staged) == 1 && staged[0].Hooks[0].Name == "restore-gated" && len(dropped) == 1 && dropped[0].Hooks[0].Name == "ungated" && dropped[0].Reason == errSuperseded.Error()
+	})
+	// Back to what is in use: nothing is to be changed any more.
+	f.write(withShadow("pending-only", 1_000_000))
+	f.hup("there is a newer change", 2)
+	f.eventually("no change", func() bool { return len(f.sets(server.PolicyStaged)) == 0 && len(f.sets(server.PolicyDropped)) == 2 })
+	f.wantActive("pending-only", "until-retired", 1)
+	// The length alone changes nothing that runs, and the new one holds for what comes next.
+	f.write(withShadow("pending-only", 0))
+	f.hup("", 0)
+	f.write(withShadow("ungated", 0))
+	f.hup("the configured policies are in use", 2)
+	f.wantActive("ungated", "until-retired", 2)
+
+	// One that fails is not taken.
+	module, err := os.ReadFile(trapModule(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, filepath.Join(filepath.Dir(f.file), "trap.wasm"), module)
+	f.write(strings.Replace(withShadow("ungated", 100_000), "builtin = \"ungated\"\nengine = \"native\"", `path = "trap.wasm"`, 1))
+	f.hup(first, 4)
+	f.works("the refusal", func() bool {
+		return strings.Contains(f.stderr.String(), "policy refused: its shadow run faulted 3 times in ")
+	})
+	f.wantActive("ungated", "until-retired", 2)
+	if k := f.active("gate"); len(k.Faults) != 0 || k.Native != 0 {
+		t.Errorf("in use %+v", k)
+	}
+	// The end of the server ends a run.
+	f.write(withShadow("restore-gated", 100_000))
+	f.hup(first, 5)
+}
+
+// A module that is written while an earlier version of it is in its shadow run takes that one's place; written back, it
+// leaves nothing to do.
+func TestServeFollowsModulesInShadow(t *testing.T) {
+	first, err := os.ReadFile(trapModule(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(n byte) []byte { return append(append([]byte{}, first...), 0, 2, 1, n) } // with a custom section
+	path := filepath.Join(t.TempDir(), "policy.wasm")
+	replaceFile(t, path, first)
+	f := startFollowed(t, fmt.Sprintf("[policy.gate]\npath = %q\nshadow_ticks = 1000\n[policy.reserve]\nengine = \"native\"\n[policy.admit]\nengine = \"native\"\n", path))
+	staged := func(n byte) func() bool {
+		want := fmt.Sprintf("%x", sha256.Sum256(version(n)))
+		return func() bool {
+			s := f.sets(server.PolicyStaged)
+			return len(s) == 1 && s[0].Hooks[0].SHA256 == want
+		}
+	}
+	replaceFile(t, path, version('x'))
+	f.eventually("the second", staged('x'))
+	replaceFile(t, path, version('y'))
+	f.eventually("the third", staged('y'))
+	// Pushed out by hand, it is staged again.
+	for range 4 {
+		if status, _ := f.post("/policies/stage", `{"hook":"admit","builtin":"greedy","engine":"native"}`); status != http.StatusOK {
+			t.Errorf("stage: %d", status)
+		}
+	}
+	f.eventually("the third again", func() bool {
+		return slices.ContainsFunc(f.sets(server.PolicyStaged), func(s server.PolicySet) bool { return s.Changes[0] == "gate" })
+	})
+	replaceFile(t, path, first)
+	f.eventually("no change", func() bool {
+		return !slices.ContainsFunc(f.sets(server.PolicyStaged), func(s server.PolicySet) bool { return s.Changes[0] == "gate" })
+	})
+	if f.value("policy_epoch") != 0 {
+		t.Errorf("policy epoch %v", f.value("policy_epoch"))
+	}
+}
+
+// What an operator sees of a shadow run over HTTP.
+func TestServeShadow(t *testing.T) {
+	f := startFollowed(t, native("restore-gated", "until-retired", ""))
+	if status, _ := f.post("/policies/stage", `{"hook":"gate","builtin":"ungated","engine":"native","shadow_ticks":100000}`); status != http.StatusOK {
+		t.Fatalf("stage: %d", status)
+	}
+	id := f.sets(server.PolicyStaged)[0].ID
+	f.works("ticks", func() bool { return f.sets(server.PolicyStaged)[0].Shadow.Ticks > 3 })
+	if s := f.sets(server.PolicyStaged)[0].Shadow; s.State != server.ShadowRunning || s.Of != 100000 || s.Hooks["gate"].Records < 6 {
+		t.Errorf("%+v", s)
+	}
+	if status, _ := f.post("/policies/activate", fmt.Sprintf(`{"id":%q}`, id)); status != http.StatusConflict {
+		t.Errorf("activate: %d", status)
+	}
+	f.wantActive("restore-gated", "until-retired", 0)
+	if status, _ := f.post("/policies/activate", fmt.Sprintf(`{"id":%q,"now":true}`, id)); status != http.StatusOK {
+		t.Errorf("activate now: %d", status)
+	}
+	f.wantActive("ungated", "until-retired", 1)
 }

@@ -13,6 +13,7 @@ import (
 	"sluice/abi"
 	"sluice/plugins"
 	"sluice/runtime/rank"
+	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
 

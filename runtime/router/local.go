@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,8 +86,9 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	d, m := &o.Config.Decode, &o.Config.Model
 	l.decode, err = decode.New(decode.Options{
 		Schedule: l.sched, Form: l.form,
-		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: hostInfo(o.Config), Recorder: o.Recorder},
-		Clock:    o.Clock, Logger: o.Logger, Registry: o.Registry,
+		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: hostInfo(o.Config), Recorder: o.Recorder,
+			ShadowTicks: shadowTicks(&o.Config.Policy)},
+		Clock: o.Clock, Logger: o.Logger, Registry: o.Registry,
 		Deadline: d.ExchangeDeadline, IdleTick: d.IdleTick, Pace: o.Pace,
 		MaxQueue: o.Config.HTTP.MaxQueue, MaxRequestTokens: d.MaxTokensPerRequest, VocabSize: m.VocabSize,
 		TransferTicks: uint32(d.TransferTicks), DrainTicks: uint32(d.DrainTicks),
@@ -114,15 +116,46 @@ func (l *Local) Policies() []plugins.Info { return l.decode.PolicyInfos() }
 // PolicyEngine changes the policies of the decode ranks while they run.
 func (l *Local) PolicyEngine() server.PolicyEngine { return l.decode }
 
-// SetPolicies has all ranks switch to the configured policies of some hooks in one tick. On an error, which wraps
-// server.ErrPolicyRefused or server.ErrPolicyConflict, what runs is as it was.
+// SetPolicies has all ranks switch to the configured policies of some hooks in one tick, once their shadow run is over
+// where they have one. On an error, which wraps server.ErrPolicyRefused or server.ErrPolicyConflict, or is the cause of
+// ctx's end, what runs is as it was. The shadow run is that of SetShadowTicks.
 func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi.Hook) error {
 	s, err := l.decode.StageSpecs(ctx, changed, func(h abi.Hook) (plugins.Spec, error) { return specOf(c, h) })
 	if err != nil {
 		return err
 	}
-	_, err = l.decode.Activate(ctx, s.ID)
+	if err = l.decode.WaitShadow(ctx, s.ID); err == nil {
+		_, err = l.decode.Activate(ctx, s.ID)
+	}
+	switch {
+	case err != nil && l.active(s.ID):
+		return nil // somebody else was faster
+	case err != nil && ctx.Err() != nil:
+		// Where it cannot be dropped, it stays staged, and newer ones push it out.
+		_ = l.decode.Drop(context.WithoutCancel(ctx), s.ID, context.Cause(ctx).Error())
+	}
 	return err
+}
+
+// active says whether the set of an id is in use.
+func (l *Local) active(id string) bool {
+	return slices.ContainsFunc(l.decode.Policies().Sets, func(s server.PolicySet) bool { return s.ID == id && s.State == server.PolicyActive })
+}
+
+// SetShadowTicks sets how long policies that are staged from here on run in the shadow, where those who stage them do not
+// say, to what is configured for the hooks.
+func (l *Local) SetShadowTicks(c *config.Policy) {
+	for h, n := range shadowTicks(c) {
+		l.decode.SetShadowTicks(h, n)
+	}
+}
+
+func shadowTicks(c *config.Policy) map[abi.Hook]int {
+	out := map[abi.Hook]int{}
+	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
+		out[h] = HookOf(c, h).ShadowTicks
+	}
+	return out
 }
 
 // HookOf is a hook's section of the configuration, nil for a hook that has none.
