@@ -31,7 +31,9 @@
 // With Options.Policies the instance makes its policies itself, one plugins.Set a rank, and changes them while it runs:
 // Stage builds a set beside the one in use, off the tick, and refuses what is wrong with it; Activate offers it to the
 // ranks, which report it in their ballots and switch in one tick; Rollback does the same with the set before, whose
-// instances are kept as they were left. At most four sets are staged; what is older than the predecessor is closed. A
+// instances are kept as they were left. A staged set may have a shadow run first: instances of its own answer copies of
+// the batches that the ranks' policies answer, on a goroutine of its own, and what differs is counted; no tick waits for
+// it. At most four sets are staged; what is older than the predecessor is closed. A
 // rank that does not take a set in by the deadline is named, and the change is withdrawn on all. A set stands for its own
 // hooks: the others follow what is active when it is activated. A group that forms again gets fresh instances of the
 // active policies. What answers in a faulty policy's place, and when nothing runs for long, stays the shipped policies
