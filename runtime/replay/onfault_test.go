@@ -212,7 +212,8 @@ func TestHeldGateGoesOnWithItsSuccessor(t *testing.T) {
 				a := f.add(500, 9, 3)
 				f.until("in transfer", f.in(schedule.QueueTransfer, a))
 				var at uint64
-				f.refresh = func(int) bool { return at == 0 || f.tick >= at+wait }
+				// No spare is ready when it fails: the successor is made so much later.
+				f.refresh = func(int) bool { return at > 0 && f.tick >= at+wait }
 				// The policy sees the raw polls; it fails in the first tick in which it sees a Success.
 				f.shown = func(r int, b abi.Batch) bool {
 					if b.GateIn(0).RawPoll == abi.PollSuccess {
