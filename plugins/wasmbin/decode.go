@@ -149,6 +149,8 @@ func (r *reader) valueType() ValueType {
 		r.failAt(r.pos-1, RuleFeature, "the type v128 needs SIMD; build for wasm32 without it")
 	case 0x70, 0x6F:
 		r.failAt(r.pos-1, RuleFeature, "a reference type needs the reference-types feature; build without it")
+	case 0x63, 0x64, 0x68, 0x69, 0x6A, 0x6B, 0x6C, 0x6D, 0x6E, 0x71, 0x72, 0x73, 0x74, 0x75:
+		r.failAt(r.pos-1, RuleFeature, "the reference type %#x needs garbage collection, exceptions or typed references; build without them", byte(t))
 	default:
 		r.failAt(r.pos-1, RuleMalformed, "%#x is no value type", byte(t))
 	}
@@ -165,9 +167,12 @@ func (r *reader) funcType() FuncType {
 func (r *reader) kind() Kind {
 	k := Kind(r.byte())
 	if k > KindGlobal {
-		if k == 4 {
+		switch k {
+		case 4:
 			r.failAt(r.pos-1, RuleFeature, "a tag needs exceptions; build without them")
-		} else {
+		case 0x7E, 0x7F:
+			r.failAt(r.pos-1, RuleFeature, "imports that share a module name or type need compact imports; build without them")
+		default:
 			r.failAt(r.pos-1, RuleMalformed, "%#x is no kind of import or export", byte(k))
 		}
 		return 0
@@ -222,8 +227,10 @@ func (r *reader) globalType() Global {
 	g := Global{Type: r.valueType()}
 	switch b := r.byte(); {
 	case r.err != nil:
-	case b > 1:
+	case b > 3:
 		r.failAt(r.pos-1, RuleMalformed, "mutability %#x", b)
+	case b > 1:
+		r.failAt(r.pos-1, RuleFeature, "a shared global needs threads; build without them")
 	default:
 		g.Mutable = b == 1
 	}

@@ -173,7 +173,9 @@ func featureOf(op int) string {
 		return "tail calls"
 	case op == 0x14, op == 0x15, op >= 0xD3 && op <= 0xD6:
 		return "typed function references"
-	case op == 0x1C, op == 0x25, op == 0x26, op >= 0xD0 && op <= 0xD2, op >= opcodes && op <= 0x111:
+	case op >= opcodes && op <= 0x10E:
+		return "bulk operations on tables"
+	case op == 0x1C, op == 0x25, op == 0x26, op >= 0xD0 && op <= 0xD2, op >= 0x10F && op <= 0x111:
 		return "reference types"
 	case op == 0xFB:
 		return "garbage collection"

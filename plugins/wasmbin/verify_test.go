@@ -161,7 +161,7 @@ func TestRefusals(t *testing.T) {
 		{"ref.null", one(op(0xD0, 0x70)), RuleFeature, []string{"reference types"}},
 		{"table.get", one(op(0x25, 0)), RuleFeature, []string{"reference types"}},
 		{"table.grow", one(op(0xFC, 15, 0)), RuleFeature, []string{"reference types", "0xfc 15"}},
-		{"table.copy", one(op(0xFC, 14, 0, 0)), RuleFeature, []string{"reference types"}},
+		{"table.copy", one(op(0xFC, 14, 0, 0)), RuleFeature, []string{"bulk operations on tables"}},
 		{"select with a type", one(op(0x1C, 1, 0x7F)), RuleFeature, []string{"reference types"}},
 		{"call_ref", one(op(0x14, 0)), RuleFeature, []string{"typed function references"}},
 		{"struct.new", one(op(0xFB, 0, 0)), RuleFeature, []string{"garbage collection"}},
