@@ -26,20 +26,50 @@ type instance struct {
 	close  func()
 }
 
-func instantiate(t testing.TB, cfg wazero.RuntimeConfig, wasm []byte) instance {
+// compiled is a module that an engine has compiled, of which instances can be made one after another.
+type compiled struct {
+	runtime wazero.Runtime
+	module  wazero.CompiledModule
+}
+
+func compile(t testing.TB, cfg wazero.RuntimeConfig, wasm []byte) compiled {
 	t.Helper()
 	ctx := context.Background()
-	rt := wazero.NewRuntimeWithConfig(ctx, cfg)
-	m, err := rt.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions())
+	c := compiled{runtime: wazero.NewRuntimeWithConfig(ctx, cfg)}
+	var err error
+	if c.module, err = c.runtime.CompileModule(ctx, wasm); err != nil {
+		c.close(t)
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c compiled) close(t testing.TB) {
+	if err := c.runtime.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c compiled) instantiate(t testing.TB) instance {
+	t.Helper()
+	ctx := context.Background()
+	m, err := c.runtime.InstantiateModule(ctx, c.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
-		_ = rt.Close(ctx)
+		c.close(t)
 		t.Fatal(err)
 	}
 	return instance{m, func() {
-		if err := rt.Close(ctx); err != nil {
+		if err := m.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	}}
+}
+
+// instantiate is an instance that is alone in its engine.
+func instantiate(t testing.TB, cfg wazero.RuntimeConfig, wasm []byte) instance {
+	t.Helper()
+	c := compile(t, cfg, wasm)
+	return instance{c.instantiate(t).module, func() { c.close(t) }}
 }
 
 // outcome is all that can be seen of a call.

@@ -93,18 +93,7 @@ func TestDamagedModules(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0xDA))
 		wasm := newGenerator(seed, shape{floats: true, memory: true, wild: true}).module().Encode()
 		for range 20 {
-			bad := append([]byte{}, wasm...)
-			for range 1 + r.IntN(2) {
-				at := 8 + r.IntN(len(bad)-8)
-				switch r.IntN(4) {
-				case 0:
-					bad = append(bad[:at], bad[at+1:]...)
-				case 1:
-					bad = append(bad[:at], append([]byte{byte(r.Uint32())}, bad[at:]...)...)
-				default:
-					bad[at] ^= 1 << r.IntN(8)
-				}
-			}
+			bad := damaged(r, wasm)
 			if checkBytes(t, bad) {
 				verified++
 			}
@@ -117,4 +106,21 @@ func TestDamagedModules(t *testing.T) {
 		t.Error("no damaged module was verified: nothing was compared")
 	}
 	t.Logf("%d of %d damaged modules verified", verified, 20*len(seeds()))
+}
+
+// damaged is a copy with one or two bits flipped, or bytes put in or left out, behind the header.
+func damaged(r *rand.Rand, wasm []byte) []byte {
+	bad := append([]byte{}, wasm...)
+	for range 1 + r.IntN(2) {
+		at := 8 + r.IntN(len(bad)-8)
+		switch r.IntN(4) {
+		case 0:
+			bad = append(bad[:at], bad[at+1:]...)
+		case 1:
+			bad = append(bad[:at], append([]byte{byte(r.Uint32())}, bad[at:]...)...)
+		default:
+			bad[at] ^= 1 << r.IntN(8)
+		}
+	}
+	return bad
 }
