@@ -25,7 +25,7 @@ func anotherProcess(t *testing.T, test string, args ...string) {
 
 // guests are the modules of the repository by name: the shipped one, the frozen ones, and the examples where .ci/guests has
 // just built them.
-func guests(t *testing.T) map[string][]byte {
+func guests(t testing.TB) map[string][]byte {
 	t.Helper()
 	patterns := []string{shippedPath, "../../abi/testdata/frozen/*/*.wasm"}
 	if dir := os.Getenv("SLUICE_GUESTS"); dir != "" {

@@ -65,6 +65,13 @@ func checkBytes(t *testing.T, wasm []byte) (verified bool) {
 	if merr != nil {
 		t.Fatalf("a verified module cannot be metered: %v\n%x", merr, wasm)
 	}
+	again, err := Decode(out)
+	if err != nil {
+		t.Fatalf("the metered module does not decode: %v\n%x", err, wasm)
+	}
+	if string(again.Encode()) != string(out) {
+		t.Fatalf("the metered module does not encode to itself\n%x", wasm)
+	}
 	m.Customs = nil // the engine reads the names in one of them
 	before, after := accepted(m.Encode()), accepted(out)
 	if (before == nil) != (after == nil) {
@@ -73,16 +80,52 @@ func checkBytes(t *testing.T, wasm []byte) (verified bool) {
 	return true
 }
 
-func FuzzModule(f *testing.F) {
+// addModules seeds a fuzz target with hand-written and generated modules and the repository's small guests.
+func addModules(f *testing.F) {
+	f.Helper()
 	f.Add(everything().Encode())
 	f.Add(build(counting()).Encode())
 	for seed := range uint64(6) {
 		f.Add(newGenerator(seed, shape{floats: true, memory: true, wild: seed%2 == 0}).module().Encode())
 	}
+	for _, wasm := range guests(f) {
+		if len(wasm) < fuzzBytes {
+			f.Add(wasm)
+		}
+	}
+}
+
+// fuzzBytes is the size from which on a module only slows the search down.
+const fuzzBytes = 1 << 14
+
+func FuzzModule(f *testing.F) {
+	addModules(f)
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		if len(wasm) < 1<<14 {
+		if len(wasm) < fuzzBytes {
 			checkBytes(t, wasm)
 		}
+	})
+}
+
+// FuzzMeteredRun calls what a metered module exports on both engines.
+func FuzzMeteredRun(f *testing.F) {
+	addModules(f)
+	l := DefaultLimits()
+	// Small ones, so that many are tried; the engines' own limits lie far above.
+	l.MemoryPages, l.Exports, l.Joins = 2, 12, 10_000
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		if len(wasm) >= fuzzBytes {
+			return
+		}
+		m, err := Decode(wasm)
+		if err != nil || Verify(m, l) != nil {
+			return
+		}
+		out := metered(t, m, DefaultCosts())
+		if accepted(out) != nil {
+			return
+		}
+		compareSides(t, "fuzzed", m, wasm, out, DefaultCosts(), 1, false)
 	})
 }
 
