@@ -8,9 +8,10 @@ import (
 	"sluice/plugins/wasmbin"
 )
 
-// Fuel is what one call of a hook over n records may spend: Base + PerRecord x n, in units of about one instruction. It is
-// the only bound on a call's time (the host's work for the guest is paid from it too), and the same on every rank, engine and machine.
-type Fuel struct{ Base, PerRecord uint64 }
+// Fuel is what one call of a hook over n records may spend: Base + PerRecord x n and at most Cap, in units of about one
+// instruction; 0 is no cap. It is the only bound on a call's time (the host's work for the guest is paid from it too), and
+// the same on every rank, engine and machine.
+type Fuel struct{ Base, PerRecord, Cap uint64 }
 
 // DefaultFuel leaves room for a collection of a Go guest's heap within a call.
 func DefaultFuel() Fuel { return Fuel{Base: 20_000_000, PerRecord: 10_000} }
@@ -35,14 +36,18 @@ func (f Fuel) hinted(m *manifest.Manifest) Fuel {
 	if m == nil || m.Fuel == (manifest.Fuel{}) {
 		return f
 	}
-	return Fuel{Base: min(f.Base, m.Fuel.Base), PerRecord: min(f.PerRecord, m.Fuel.PerRecord)}
+	return Fuel{Base: min(f.Base, m.Fuel.Base), PerRecord: min(f.PerRecord, m.Fuel.PerRecord), Cap: f.Cap}
 }
 
 // budget is the fuel of a call with n records.
 func (f Fuel) budget(n int) int64 {
+	most := uint64(maxFuel)
+	if f.Cap != 0 {
+		most = min(most, f.Cap)
+	}
 	records := uint64(max(n, 0))
-	if f.Base > uint64(maxFuel) || (records > 0 && f.PerRecord > (uint64(maxFuel)-f.Base)/records) {
-		return maxFuel
+	if f.Base > most || (records > 0 && f.PerRecord > (most-f.Base)/records) {
+		return int64(most)
 	}
 	return int64(f.Base + f.PerRecord*records)
 }

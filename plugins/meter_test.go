@@ -19,14 +19,18 @@ func TestBudgets(t *testing.T) {
 		n    int
 		want int64
 	}{
-		{"no records", Fuel{100, 7}, 0, 100},
-		{"ten records", Fuel{100, 7}, 10, 170},
-		{"less than none", Fuel{100, 7}, -1, 100},
-		{"nothing per record", Fuel{100, 0}, math.MaxInt32, 100},
-		{"a large base", Fuel{math.MaxUint64, 0}, 0, maxFuel},
-		{"large per record", Fuel{0, math.MaxUint64}, 2, maxFuel},
-		{"a large sum", Fuel{uint64(maxFuel), 1}, 1, maxFuel},
-		{"the largest", Fuel{uint64(maxFuel) - 3, 1}, 3, maxFuel},
+		{"no records", Fuel{100, 7, 0}, 0, 100},
+		{"ten records", Fuel{100, 7, 0}, 10, 170},
+		{"less than none", Fuel{100, 7, 0}, -1, 100},
+		{"nothing per record", Fuel{100, 0, 0}, math.MaxInt32, 100},
+		{"a large base", Fuel{math.MaxUint64, 0, 0}, 0, maxFuel},
+		{"large per record", Fuel{0, math.MaxUint64, 0}, 2, maxFuel},
+		{"a large sum", Fuel{uint64(maxFuel), 1, 0}, 1, maxFuel},
+		{"a cap", Fuel{100, 7, 150}, 10, 150},
+		{"a cap that is not met", Fuel{100, 7, 171}, 10, 170},
+		{"a cap below the base", Fuel{100, 7, 50}, 0, 50},
+		{"a cap above the largest", Fuel{math.MaxUint64, 7, math.MaxUint64}, 5, maxFuel},
+		{"the largest", Fuel{uint64(maxFuel) - 3, 1, 0}, 3, maxFuel},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := tc.fuel.budget(tc.n); got != tc.want {
@@ -34,10 +38,10 @@ func TestBudgets(t *testing.T) {
 			}
 		})
 	}
-	if got := (Fuel{}).or(Fuel{1, 2}); got != (Fuel{1, 2}) {
+	if got := (Fuel{}).or(Fuel{1, 2, 0}); got != (Fuel{1, 2, 0}) {
 		t.Errorf("no fuel is %v", got)
 	}
-	if got := (Fuel{PerRecord: 3}).or(Fuel{1, 2}); got != (Fuel{PerRecord: 3}) {
+	if got := (Fuel{PerRecord: 3}).or(Fuel{1, 2, 0}); got != (Fuel{PerRecord: 3}) {
 		t.Errorf("some fuel is %v", got)
 	}
 }

@@ -50,7 +50,7 @@ func TestServeFollowsSignedModules(t *testing.T) {
 	if k := f.active("gate"); k.SHA256 != sum(second) || f.value("policy_epoch") != 1 {
 		t.Errorf("after the wrong pin: %+v", k)
 	}
-	f.write(text(fmt.Sprintf("sha256 = %q\nfuel_base = 5\n", sum(second))))
+	f.write(text(fmt.Sprintf("sha256 = %q\nfuel = { base = 5 }\n", sum(second))))
 	f.hup("the configured policies are in use", 2)
 	if v := f.value("policy_epoch"); v != 2 {
 		t.Errorf("policy epoch %v, want 2", v)

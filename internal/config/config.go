@@ -100,8 +100,8 @@ type Hook struct {
 	SHA256 string
 	// Key is whose signature the module at Path must have beside it, "ed25519:" and base64; empty where none is needed.
 	Key string
-	// FuelBase and FuelPerRecord are what one call may spend, in units of about one instruction; 0 is the host's default.
-	FuelBase, FuelPerRecord int
+	// Fuel is what one call may spend.
+	Fuel Fuel
 	// MemoryPages is the most memory of an instance of the module at Path, in pages of 64 KiB; 0 is the host's default.
 	MemoryPages int
 	// ShadowTicks is for how many ticks a policy answers beside the one in use before it may take its place; 0: none.
@@ -111,6 +111,10 @@ type Hook struct {
 	// Quarantine is when this policy is quarantined. Policy.QuarantineOf fills in what it leaves out.
 	Quarantine Quarantine
 }
+
+// Fuel is what one call may spend, in units of about one instruction: Base and PerRecord for each record, at most Cap. A
+// part that is 0 is the host's default; there is no cap by default.
+type Fuel struct{ Base, PerRecord, Cap int }
 
 // Quarantine says how many faults within how many ticks quarantine a policy. 0 leaves it to [policy].
 type Quarantine struct {

@@ -128,7 +128,7 @@ func (l *loader) walk(tree map[string]any, above []string, big map[string]number
 func notATable(name string, v any) string {
 	for _, t := range inlineTables() {
 		if t.Name == name {
-			return fmt.Sprintf(" must be a table, is %s; write its keys in braces, such as %s", describe(v), quarantineExample)
+			return fmt.Sprintf(" must be a table, is %s; write its keys in braces, such as %s", describe(v), inlineExample(t.Name))
 		}
 	}
 	return fmt.Sprintf(" is a section and not a value, is %s; write [%s] and its keys below", describe(v), name)

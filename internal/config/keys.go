@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 func sections() []Section {
 	return []Section{
@@ -23,10 +26,20 @@ func sections() []Section {
 func inlineTables() []Section {
 	var out []Section
 	for _, hook := range []string{"gate", "reserve", "admit", "score"} {
+		out = append(out, Section{"policy." + hook + ".fuel", "What one call may spend, in units of about one instruction, such as " + fuelExample +
+			". What is left out is the default; where all is, the module's manifest may ask for less."})
 		out = append(out, Section{"policy." + hook + ".quarantine", "When the policy is quarantined, such as " + quarantineExample +
 			": out of use on all ranks, with the native one in its place. What is left out is as in [policy]."})
 	}
 	return out
+}
+
+// inlineExample is a value of an inline table.
+func inlineExample(name string) string {
+	if strings.HasSuffix(name, ".fuel") {
+		return fuelExample
+	}
+	return quarantineExample
 }
 
 // keys is the one table that file, flags, environment, help texts and the annotated file come from.
@@ -149,10 +162,12 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 			"Hash that the module at path must have, 64 hex digits; empty takes whatever is there."),
 		stringKey(section+".key", "", func(c *Config) *string { return &hook(c).Key }, checkKey,
 			`Public key, "ed25519:" and base64, that the module at path must be signed with, in FILE.wasm.sig beside it; empty needs no signature.`),
-		intKey(section+".fuel_base", 0, 0, maxFuel, func(c *Config) *int { return &hook(c).FuelBase },
-			"Fuel of one call, in units of about one instruction, before the part for each record; 0 is the default, 20000000. Where this and fuel_per_record are 0, the module's manifest may ask for less."),
-		intKey(section+".fuel_per_record", 0, 0, maxFuel, func(c *Config) *int { return &hook(c).FuelPerRecord },
-			"Fuel that each record of a call adds; 0 is the default, 10000."),
+		optionalIntKey(section+".fuel.base", 1, maxFuel, func(c *Config) *int { return &hook(c).Fuel.Base },
+			"Before the part for each record; by default 20000000."),
+		optionalIntKey(section+".fuel.per_record", 1, maxFuel, func(c *Config) *int { return &hook(c).Fuel.PerRecord },
+			"What each record of a call adds; by default 10000."),
+		optionalIntKey(section+".fuel.cap", 1, maxFuel, func(c *Config) *int { return &hook(c).Fuel.Cap },
+			"The most, however many records there are; by default there is none."),
 		intKey(section+".memory_pages", 0, 0, 65536, func(c *Config) *int { return &hook(c).MemoryPages },
 			"Most memory of an instance of the module at path, in pages of 64 KiB; 0 is the default, 1024."),
 		intKey(section+".shadow_ticks", 0, 0, maxTicks, func(c *Config) *int { return &hook(c).ShadowTicks },
@@ -167,6 +182,8 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 			"The policy's own settings: any keys, handed to it as JSON."),
 	}
 }
+
+const fuelExample = "{ base = 20_000_000, per_record = 10_000 }"
 
 const quarantineExample = "{ faults = 3, window_ticks = 1000 }"
 

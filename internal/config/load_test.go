@@ -100,8 +100,10 @@ func TestProblemsOfAFile(t *testing.T) {
 		{"shadow ticks out of range", "[policy.gate]\nshadow_ticks = -1\n[policy.admit]\nshadow_ticks = 1000000001\n", []string{
 			"c.toml:2: policy.gate.shadow_ticks is -1, allowed is 0 to 1000000000", "c.toml:4: policy.admit.shadow_ticks is 1000000001, allowed is 0 to 1000000000"}},
 		{"shadow ticks in words", "[policy.gate]\nshadow_ticks = \"200\"\n", []string{"c.toml:2: policy.gate.shadow_ticks"}},
-		{"fuel below zero", "[policy.reserve]\nfuel_base = -1\nfuel_per_record = 1000000001\n", []string{
-			"c.toml:2: policy.reserve.fuel_base is -1, allowed is 0 to 1000000000", "c.toml:3: policy.reserve.fuel_per_record is 1000000001, allowed is 0 to 1000000000"}},
+		{"fuel below zero", "[policy.reserve.fuel]\nbase = -1\nper_record = 1000000001\ncap = 0\n", []string{
+			"c.toml:2: policy.reserve.fuel.base is -1, allowed is 1 to 1000000000", "c.toml:3: policy.reserve.fuel.per_record is 1000000001, allowed is 1 to 1000000000",
+			"c.toml:4: policy.reserve.fuel.cap is 0, allowed is 1 to 1000000000"}},
+		{"fuel as a number", "[policy.gate]\nfuel = 5\n", []string{"c.toml:2: policy.gate.fuel must be a table, is the integer 5; write its keys in braces, such as { base = 20_000_000, per_record = 10_000 }"}},
 		{"on_fault that is not offered", "[policy.gate]\non_fault = \"nativ\"\n", []string{`c.toml:2: policy.gate.on_fault is "nativ", must be one of native, hold; did you mean "native"?`}},
 		{"on_fault of another type", "[policy.admit]\non_fault = true\n", []string{`c.toml:2: policy.admit.on_fault must be one of a few names, is true`}},
 		{"quarantine that is no table", "[policy.gate]\nquarantine = 0\n", []string{"c.toml:2: policy.gate.quarantine must be a table, is the integer 0; write its keys in braces, such as { faults = 3, window_ticks = 1000 }"}},
@@ -117,7 +119,7 @@ func TestProblemsOfAFile(t *testing.T) {
 			"c.toml:2: unknown key policy.gate.quarantine.fault; did you mean policy.gate.quarantine.faults?", "c.toml:2: unknown key policy.gate.quarantine.ticks; "}},
 		{"misspelt quarantine", "[policy.gate]\nquarantin = { faults = 3 }\n", []string{
 			"c.toml:2: unknown section [policy.gate.quarantin]; did you mean policy.gate.quarantine?", "c.toml:2: unknown key policy.gate.quarantin.faults; did you mean policy.gate.quarantine.faults?"}},
-		{"misspelt limits", "[policy.gate]\nfuel_bse = 1\nmemory_page = 1\nsha265 = \"\"\n", []string{"c.toml:2: unknown key policy.gate.fuel_bse; did you mean policy.gate.fuel_base?",
+		{"misspelt limits", "[policy.gate]\nfuel = { bse = 1 }\nmemory_page = 1\nsha265 = \"\"\n", []string{"c.toml:2: unknown key policy.gate.fuel.bse; did you mean policy.gate.fuel.base?",
 			"c.toml:3: unknown key policy.gate.memory_page; did you mean policy.gate.memory_pages?", "c.toml:4: unknown key policy.gate.sha265; did you mean policy.gate.sha256?"}},
 		{"less than two pages", "[decode]\npage_size = 64\nmax_total_tokens = 127\nreserved_decode_tokens = 0\n", []string{"c.toml:3: decode.max_total_tokens is 127, but L1 needs at least two pages of decode.page_size (64); write 128 or more"}},
 		{"reserve of everything", "[decode]\nmax_total_tokens = 512\n", []string{"default: decode.reserved_decode_tokens is 512, which leaves nothing of decode.max_total_tokens (512)"}},
@@ -292,11 +294,11 @@ func TestHookChoice(t *testing.T) {
 
 // A pin in the file holds a flag's module too, until the flags take it back; a builtin in its place is refused.
 func TestPinsAndLimits(t *testing.T) {
-	file := []byte("[policy.gate]\npath = \"/a.wasm\"\nsha256 = \"" + testHash + "\"\nkey = \"" + testKey + "\"\nfuel_base = 7\nmemory_pages = 65536\nshadow_ticks = 200\n")
+	file := []byte("[policy.gate]\npath = \"/a.wasm\"\nsha256 = \"" + testHash + "\"\nkey = \"" + testKey + "\"\nfuel = { base = 7, cap = 11 }\nmemory_pages = 65536\nshadow_ticks = 200\n")
 	env := []string{"SLUICE_POLICY_GATE_FUEL_PER_RECORD=9"}
 	want := Default().Policy.Gate
 	want.Builtin, want.Path, want.SHA256, want.Key = "", "/b.wasm", testHash, testKey
-	want.FuelBase, want.FuelPerRecord, want.MemoryPages, want.OnFault, want.ShadowTicks = 7, 9, 65536, OnFaultNative, 200
+	want.Fuel, want.MemoryPages, want.OnFault, want.ShadowTicks = Fuel{7, 9, 11}, 65536, OnFaultNative, 200
 	cfg := mustLoad(t, Sources{FileName: "c.toml", File: file, Environ: env, Flags: map[string]string{"policy.gate.path": "/b.wasm"}})
 	if !reflect.DeepEqual(cfg.Policy.Gate, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg.Policy.Gate, want)
@@ -336,7 +338,7 @@ func TestQuarantineOfAHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"on_fault = \"hold\"\nquarantine = { faults = 2 }\n", "quarantine = {}\n", "quarantine = { window_ticks = 9 }\n"} {
+	for _, line := range []string{"on_fault = \"hold\"\nfuel = {}\nquarantine = { faults = 2 }\n", "quarantine = {}\n", "quarantine = { window_ticks = 9 }\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("printed without %q:\n%s", line, text)
 		}
@@ -378,7 +380,7 @@ k = 2
 func TestWarnings(t *testing.T) {
 	cases := []struct{ name, file, want string }{
 		{"a shadow that is asked nothing", "[policy.score]\nshadow_ticks = 9\n", "c.toml:2: policy.score.shadow_ticks is 9, but a start with the builtin lru asks no score policy, so there is nothing to compare; remove it"},
-		{"fuel of a native policy", "[policy.gate]\nengine = \"native\"\nfuel_per_record = 5\n", `c.toml:3: policy.gate.fuel_per_record is 5, but native policies are not metered (policy.gate.engine is "native")`},
+		{"fuel of a native policy", "[policy.gate]\nengine = \"native\"\nfuel = { per_record = 5 }\n", `c.toml:3: policy.gate.fuel.per_record is 5, but native policies are not metered (policy.gate.engine is "native")`},
 		{"quarantine of no policy", "[policy]\nquarantine_window_ticks = 2\n", "c.toml:2: policy.quarantine_window_ticks is 2, less than the 3 faults that quarantine a policy"},
 		{"quarantine of no gate", "[policy.gate]\nquarantine = { window_ticks = 2 }\n", "c.toml:2: policy.gate.quarantine.window_ticks makes 3 faults within 2 ticks; one fault a tick counts"},
 		{"quarantine of no admit", "[policy]\nquarantine_window_ticks = 5\n[policy.admit]\nquarantine = { faults = 6 }\n", "c.toml:4: policy.admit.quarantine.faults makes 6 faults within 5 ticks"},

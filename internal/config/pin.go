@@ -47,8 +47,8 @@ func (l *loader) hookChecks(h *Hook, section string, fail, warn func(cond bool, 
 	for _, fuel := range []struct {
 		leaf string
 		n    int
-	}{{"fuel_base", h.FuelBase}, {"fuel_per_record", h.FuelPerRecord}} {
-		key := section + "." + fuel.leaf
+	}{{"base", h.Fuel.Base}, {"per_record", h.Fuel.PerRecord}, {"cap", h.Fuel.Cap}} {
+		key := section + ".fuel." + fuel.leaf
 		l.unlessBad(func() {
 			warn(fuel.n != 0 && h.Engine == EngineNative, key, "is %d, but native policies are not metered (%s is %q)", fuel.n, engine, EngineNative)
 		}, key, engine)

@@ -251,16 +251,17 @@ func specOf(p *config.Policy, hook abi.Hook) (plugins.Spec, error) {
 // fuelOf is a hook's fuel: zero where none is configured, so that the module's manifest may ask for less than the default;
 // else each part that is not configured is the default's.
 func fuelOf(h *config.Hook) plugins.Fuel {
-	if h.FuelBase == 0 && h.FuelPerRecord == 0 {
+	if h.Fuel == (config.Fuel{}) {
 		return plugins.Fuel{}
 	}
 	f := plugins.DefaultFuel()
-	if h.FuelBase != 0 {
-		f.Base = uint64(h.FuelBase)
+	if h.Fuel.Base != 0 {
+		f.Base = uint64(h.Fuel.Base)
 	}
-	if h.FuelPerRecord != 0 {
-		f.PerRecord = uint64(h.FuelPerRecord)
+	if h.Fuel.PerRecord != 0 {
+		f.PerRecord = uint64(h.Fuel.PerRecord)
 	}
+	f.Cap = uint64(h.Fuel.Cap)
 	return f
 }
 

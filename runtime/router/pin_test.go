@@ -233,17 +233,18 @@ func TestPinsOfARunningServer(t *testing.T) {
 // A policy with too little fuel never answers: each call is out_of_fuel and answered natively, and the tokens are right.
 func TestFuelOfTheConfiguration(t *testing.T) {
 	for _, c := range []struct {
-		name            string
-		base, perRecord int
-		spent           bool
+		name                  string
+		base, perRecord, most int
+		spent                 bool
 	}{
-		{"the default", 0, 0, false},
-		{"a part of the default", 1, 0, false},
-		{"too little", 1, 1, true},
+		{"the default", 0, 0, 0, false},
+		{"a part of the default", 1, 0, 0, false},
+		{"too little", 1, 1, 0, true},
+		{"enough under too low a cap", 0, 0, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newSignedGate(t)
-			g.hook.FuelBase, g.hook.FuelPerRecord = c.base, c.perRecord
+			g.hook.Fuel = config.Fuel{Base: c.base, PerRecord: c.perRecord, Cap: c.most}
 			r := newRig(t, func(o *LocalOptions) {
 				o.Config.Policy.Gate, o.Config.Policy.QuarantineFaults = g.hook, 1000
 			})
@@ -259,10 +260,17 @@ func TestFuelOfTheConfiguration(t *testing.T) {
 // The documentation of the keys names the host's own defaults.
 func TestDocumentedDefaultsOfLimits(t *testing.T) {
 	f := plugins.DefaultFuel()
-	want := map[string]uint64{"fuel_base": f.Base, "fuel_per_record": f.PerRecord, "memory_pages": plugins.DefaultMemoryPages}
+	want := map[string]string{"base": fmt.Sprintf("by default %d.", f.Base), "per_record": fmt.Sprintf("by default %d.", f.PerRecord), "memory_pages": fmt.Sprintf("the default, %d.", plugins.DefaultMemoryPages)}
+	seen := 0
 	for _, k := range config.Keys() {
-		if n, ok := want[k.Leaf()]; ok && !strings.Contains(k.Doc, fmt.Sprintf("the default, %d.", n)) {
-			t.Errorf("%s: %q does not name the default %d", k.Name, k.Doc, n)
+		if text, ok := want[k.Leaf()]; ok {
+			seen++
+			if !strings.Contains(k.Doc, text) {
+				t.Errorf("%s: %q does not say %q", k.Name, k.Doc, text)
+			}
 		}
+	}
+	if seen != 3*4 {
+		t.Errorf("%d keys, want 3 of each hook", seen)
 	}
 }
