@@ -13,6 +13,7 @@ type desc struct {
 	Name       string     `json:"name"`
 	Major      int        `json:"major"`
 	Minor      int        `json:"minor"`
+	Stage      string     `json:"stage"` // "rc" while a version may still change; empty once it is frozen
 	Magic      string     `json:"magic"`
 	HostMagic  string     `json:"host_magic"`
 	HeaderSize int        `json:"header_size"`
@@ -91,6 +92,14 @@ type field struct {
 
 var errDescription = errors.New("bad description")
 
+// version is the version as people read it: 1.0-rc while it may still change, then 1.0.
+func (d *desc) version() string {
+	if d.Stage == "" {
+		return fmt.Sprintf("%d.%d", d.Major, d.Minor)
+	}
+	return fmt.Sprintf("%d.%d-%s", d.Major, d.Minor, d.Stage)
+}
+
 // width maps a field type to its bytes.
 func width(t string) int {
 	switch t {
@@ -146,6 +155,9 @@ func (d *desc) check() error {
 	replicated := map[string]bool{}
 	for _, h := range d.Hooks {
 		replicated[h.Name] = h.Class == "replicated"
+	}
+	if d.Stage != "" && d.Stage != "rc" {
+		return fmt.Errorf("%w: stage %q: rc, or none once the version is frozen", errDescription, d.Stage)
 	}
 	if len(d.Magic) != 4 || len(d.HostMagic) != 4 {
 		return fmt.Errorf("%w: magic must be four bytes", errDescription)

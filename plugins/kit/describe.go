@@ -10,11 +10,13 @@ import (
 
 // HostDescription is what a host supports, as sluice policy abi --json prints it.
 type HostDescription struct {
+	Version      string            `json:"version"` // newest, as people read it
 	Majors       []int             `json:"majors"`
 	Minors       map[string]int    `json:"minors"` // newest minor by major
 	Hooks        []HookDescription `json:"hooks"`
-	Exports      []string          `json:"required_exports"`
-	HostFeatures []string          `json:"host_features"` // what a sluice_need_ marker may name
+	Exports      []string          `json:"required_exports"` // beside at least one hook's
+	Optional     []string          `json:"optional_exports"` // beside the hooks'
+	HostFeatures []string          `json:"host_features"`    // what a sluice_need_ marker may name
 	WasmFeatures []string          `json:"wasm_features"`
 	Imports      []string          `json:"allowed_imports"`
 	Limits       Limits            `json:"limits"`
@@ -53,8 +55,9 @@ type Limits struct {
 func (l *Layout) Describe() HostDescription {
 	most, fuel := wasmbin.DefaultLimits(), plugins.DefaultFuel()
 	d := HostDescription{
-		Majors: []int{abi.Major}, Minors: map[string]int{strconv.Itoa(abi.Major): abi.Minor}, Hooks: []HookDescription{},
+		Version: l.Version(), Majors: []int{abi.Major}, Minors: map[string]int{strconv.Itoa(abi.Major): abi.Minor}, Hooks: []HookDescription{},
 		Exports:      []string{"memory", "sluice_abi_1", "sluice_arena", "sluice_configure"},
+		Optional:     []string{"_initialize", "sluice_state_save", "sluice_state_load"},
 		HostFeatures: []string{},
 		WasmFeatures: []string{"mvp", "mutable-globals", "sign-extension", "saturating-float-to-int", "bulk-memory (memory.copy, memory.fill, memory.init, data.drop)"},
 		Imports:      AllowedImports(),

@@ -15,8 +15,9 @@ var ErrLayout = errors.New("bad description of the policy ABI")
 // Layout is the ABI as its description has it: hooks, records, fields, and the names of values.
 type Layout struct {
 	Major, Minor int
-	HeaderSize   int // bytes of a batch's header
-	Align        int // bytes, of the parts of a batch
+	Stage        string // "rc" while the version may still change
+	HeaderSize   int    // bytes of a batch's header
+	Align        int    // bytes, of the parts of a batch
 	Hooks        []HookLayout
 
 	enums map[string][]enumValue
@@ -62,10 +63,11 @@ type flagValue struct {
 
 // description mirrors the parts of abi.json that are read here.
 type description struct {
-	Major      int `json:"major"`
-	Minor      int `json:"minor"`
-	HeaderSize int `json:"header_size"`
-	Align      int `json:"align"`
+	Major      int    `json:"major"`
+	Minor      int    `json:"minor"`
+	Stage      string `json:"stage"`
+	HeaderSize int    `json:"header_size"`
+	Align      int    `json:"align"`
 	Hooks      []struct {
 		Name, Export, Class, Doc string
 		Kind                     int
@@ -91,13 +93,22 @@ type description struct {
 	} `json:"records"`
 }
 
+// Version is the version as people read it, such as 1.0-rc.
+func (l *Layout) Version() string {
+	v := fmt.Sprintf("%d.%d", l.Major, l.Minor)
+	if l.Stage != "" {
+		v += "-" + l.Stage
+	}
+	return v
+}
+
 // ParseLayout reads a description, the text of abi/abi.json. Errors wrap ErrLayout.
 func ParseLayout(text []byte) (*Layout, error) {
 	var d description
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	l := &Layout{Major: d.Major, Minor: d.Minor, HeaderSize: d.HeaderSize, Align: d.Align, enums: map[string][]enumValue{}}
+	l := &Layout{Major: d.Major, Minor: d.Minor, Stage: d.Stage, HeaderSize: d.HeaderSize, Align: d.Align, enums: map[string][]enumValue{}}
 	for _, e := range d.Enums {
 		names := make([]string, len(e.Values))
 		for i, v := range e.Values {

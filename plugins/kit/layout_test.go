@@ -68,7 +68,7 @@ func TestDescriptionOfTheHostIsTrue(t *testing.T) {
 	if _, err := json.Marshal(d); err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Hooks) < 3 || d.Hooks[0].InStride != abi.GateStride || d.Majors[0] != abi.Major || d.Limits.MaxRecords != abi.MaxRecords {
+	if len(d.Hooks) < 3 || d.Hooks[0].InStride != abi.GateStride || d.Majors[0] != abi.Major || d.Version != "1.0-rc" || d.Limits.MaxRecords != abi.MaxRecords {
 		t.Errorf("%+v", d)
 	}
 	params := map[string]string{"args_get": "ii", "args_sizes_get": "ii", "clock_time_get": "ili", "environ_get": "ii", "environ_sizes_get": "ii",
