@@ -281,9 +281,8 @@ func (r *Rank) restore(e *schedule.Entry) abi.RestoreStatus {
 func (r *Rank) observeTransfers(b *schedule.Ballot) {
 	s := r.sched
 	n := s.NumTransfer()
-	r.polls, r.restores, r.entries = r.polls[:0], r.restores[:0], r.entries[:0]
+	r.polls, r.restores, r.entries = r.polls[:0], r.restores[:0], s.Transfers(r.entries[:0])
 	for i := range n {
-		r.entries = append(r.entries, s.Transfer(i))
 		e := &r.entries[i]
 		r.polls = append(r.polls, r.o.Transport.Poll(e.ID))
 		r.restores = append(r.restores, r.restore(e))

@@ -105,7 +105,8 @@ func (s *Scheduler) take(i int32, token uint32, e *Effects) bool {
 	r.tokens = append(r.tokens, token)
 	s.counts.OutputTokens++
 	s.note(0x746f6b, r.id<<32^uint64(token))
-	e.add(Effect{Kind: EffectToken, Request: r.id, Token: token})
+	f := e.next()
+	f.Kind, f.Request, f.Token = EffectToken, r.id, token
 	switch {
 	case slices.Contains(r.stops, token), !r.ignoreEOS && token == s.cfg.EOS && s.cfg.EOS != NoToken:
 		s.answer(i, FinishStop, 0, -1, token, e)

@@ -121,9 +121,25 @@ func (e *Effects) pages(p []index.Page) [2]uint32 {
 
 func (e *Effects) add(f Effect) { e.List = append(e.List, f) }
 
+// next is a zero effect at the end of the list, to be filled in place: the running batch has two a request and tick, and
+// an effect is too large to be copied for nothing.
+func (e *Effects) next() *Effect {
+	n := len(e.List)
+	if n == cap(e.List) {
+		e.List = append(e.List, Effect{})
+		return &e.List[n]
+	}
+	e.List = e.List[:n+1]
+	f := &e.List[n]
+	*f = Effect{}
+	return f
+}
+
 func (e *Effects) row(row int32, at int, pages []index.Page) {
 	if len(pages) == 0 {
 		return
 	}
-	e.add(Effect{Kind: EffectRow, Row: uint32(row), At: uint32(at), dst: e.pages(pages)})
+	dst := e.pages(pages)
+	f := e.next()
+	f.Kind, f.Row, f.At, f.dst = EffectRow, uint32(row), uint32(at), dst
 }

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"sluice/kvcache/index"
 )
 
@@ -24,15 +26,19 @@ type Entry struct {
 	Prev          Value  // last reduced value
 }
 
-func (s *Scheduler) entry(i int32) Entry {
+func (s *Scheduler) entry(i int32) (v Entry) {
+	s.entryTo(i, &v)
+	return v
+}
+
+func (s *Scheduler) entryTo(i int32, v *Entry) {
 	r := &s.reqs[i]
-	v := Entry{ID: r.id, Room: r.room, Peer: r.peer, Row: uint32(i), Slot: r.slot, Tenant: r.tenant, Priority: r.priority,
+	*v = Entry{ID: r.id, Room: r.room, Peer: r.peer, Row: uint32(i), Slot: r.slot, Tenant: r.tenant, Priority: r.priority,
 		Age: s.ticksSince(r.entered), Prompt: r.prompt, Promise: r.promise * s.cfg.PageSize, RestoreTokens: r.hitL2,
 		SetAside: r.setAside, Pending: r.pending, RestoreFailed: r.failed, Prev: r.prev}
 	if !r.setAside && r.queue == QueueTransfer {
 		v.OwedTokens = s.x.Owed(r.node) * s.cfg.PageSize
 	}
-	return v
 }
 
 // NumHandshake, NumTransfer, NumQuarantine, NumOperations, NumPeers and NumStep count the entries that have
@@ -59,6 +65,16 @@ func (s *Scheduler) Handshake(i int) Entry { return s.entry(s.prealloc[i]) }
 
 // Transfer returns transfer entry i, 0..NumTransfer()-1.
 func (s *Scheduler) Transfer(i int) Entry { return s.entry(s.transfer[i]) }
+
+// Transfers appends all transfer entries, in order.
+func (s *Scheduler) Transfers(dst []Entry) []Entry {
+	from := len(dst)
+	dst = slices.Grow(dst, s.lay.xfer)[:from+s.lay.xfer]
+	for i, q := range s.transfer[:s.lay.xfer] {
+		s.entryTo(q, &dst[from+i])
+	}
+	return dst
+}
 
 // Quarantine returns quarantine entry i, 0..NumQuarantine()-1.
 func (s *Scheduler) Quarantine(i int) Entry { return s.entry(s.quarantine[i]) }
