@@ -19,8 +19,12 @@ const (
 	FaultLoadRejected                    // the module or its configuration was refused before it answered anything
 	FaultOutOfFuel                       // it did more than its fuel allows: a loop without end, say
 	FaultStackDepth                      // its calls nested too deep
+	FaultDivergence                      // a replicated hook's answers, each of them valid, were not the same on all ranks
 	faultClasses
 )
+
+// NumFaultClasses is how many classes there are.
+const NumFaultClasses = int(faultClasses)
 
 // FaultClasses lists every class, in the order of Stats.Faults.
 func FaultClasses() []FaultClass {
@@ -48,6 +52,8 @@ func (c FaultClass) String() string {
 		return "out_of_fuel"
 	case FaultStackDepth:
 		return "stack_depth"
+	case FaultDivergence:
+		return "divergence"
 	}
 	return fmt.Sprintf("fault class %d", uint8(c))
 }

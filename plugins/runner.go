@@ -151,6 +151,9 @@ func (r *Runner) LogTo(log *slog.Logger) {
 	}
 }
 
+// Diverged books what the ranks have found together: this policy's valid answer of the tick was not that of the others.
+func (r *Runner) Diverged() { r.stats.Faults[FaultDivergence]++ }
+
 // Run asks for this tick's answer. n is the number of input records, nOut that of output records (abi.Outs); encode
 // writes globals and inputs and must write the same for the same tick, since it is called a second time when the policy
 // fails. It allocates nothing unless the policy fails or a batch is larger than every one before.

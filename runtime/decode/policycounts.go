@@ -22,6 +22,7 @@ func keyOf(i *plugins.Info) policyKey {
 // policyCount is what the instances of a policy have logged and counted.
 type policyCount struct {
 	replaced, lines, limited, lost uint64
+	faults                         [plugins.NumFaultClasses]uint64
 	counters                       map[string]uint64 // by name, none that is 0
 }
 
@@ -36,7 +37,7 @@ func tallyPolicies(to map[policyKey]policyCount, infos []plugins.Info, sum *[num
 				continue
 			}
 			k := keyOf(&infos[i])
-			c := policyCount{replaced: sum[h].Replaced, lines: sum[h].Lines, limited: sum[h].LinesLimited, lost: sum[h].LinesLost}
+			c := policyCount{replaced: sum[h].Replaced, lines: sum[h].Lines, limited: sum[h].LinesLimited, lost: sum[h].LinesLost, faults: sum[h].Faults}
 			for n, v := range sum[h].Counters {
 				if v > 0 {
 					if c.counters == nil {
@@ -53,7 +54,10 @@ func tallyPolicies(to map[policyKey]policyCount, infos []plugins.Info, sum *[num
 
 // plus is the sum; neither operand changes.
 func (c policyCount) plus(o policyCount) policyCount {
-	sum := policyCount{replaced: c.replaced + o.replaced, lines: c.lines + o.lines, limited: c.limited + o.limited, lost: c.lost + o.lost}
+	sum := policyCount{replaced: c.replaced + o.replaced, lines: c.lines + o.lines, limited: c.limited + o.limited, lost: c.lost + o.lost, faults: c.faults}
+	for class, n := range o.faults {
+		sum.faults[class] += n
+	}
 	for _, from := range []map[string]uint64{c.counters, o.counters} {
 		for name, v := range from {
 			if sum.counters == nil {

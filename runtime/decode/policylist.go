@@ -203,6 +203,11 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 	}
 	for k, n := range c.in.policyCounts() {
 		policy, class := k.policy, k.class.String()
+		for _, f := range plugins.FaultClasses() {
+			if v := n.faults[f]; v > 0 {
+				emit(c.policyFaults, prometheus.CounterValue, float64(v), policy, class, f.String())
+			}
+		}
 		emit(c.policyReplaced, prometheus.CounterValue, float64(n.replaced), policy, class)
 		emit(c.policyLogLines, prometheus.CounterValue, float64(n.lines), policy, class)
 		emit(c.policyLogDropped, prometheus.CounterValue, float64(n.lost), policy, class, "lost")

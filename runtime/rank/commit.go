@@ -81,7 +81,7 @@ func (r *Rank) effect(i int) {
 		w := r.row(f.Row)
 		w.refs, w.known, w.request = w.refs[:0], 0, 0
 	case schedule.EffectDiscard:
-		r.hook(f.Hook).Discard(f.Value)
+		r.hook(f.Hook).Discard(f.Value, f.Diverged)
 	case schedule.EffectPolicyEpoch:
 		r.flip(f)
 	case schedule.EffectQuarantine:

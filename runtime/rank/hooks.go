@@ -12,8 +12,9 @@ type Hook interface {
 	Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (b abi.Batch, valid bool)
 	// Generation is the generation of the instance that is ready to answer.
 	Generation() uint64
-	// Discard throws the instance away; its successor is to be made ready as generation g, off the tick.
-	Discard(g uint64)
+	// Discard throws the instance away; its successor is to be made ready as generation g, off the tick. diverged says
+	// that its answer was valid and not that of the other ranks.
+	Discard(g uint64, diverged bool)
 	// Disable makes the native policy answer until Start.
 	Disable()
 	// Start has the instance answer as generation g from the next Ask on. It comes with every policy epoch.

@@ -156,8 +156,13 @@ func (h *runner) Generation() uint64 {
 	return h.generation - 1
 }
 
-func (h *runner) Discard(g uint64) {
+func (h *runner) Discard(g uint64, diverged bool) {
 	h.generation = g
+	if diverged {
+		h.r.Diverged()
+		h.log.Warn("policy fault, the native rule decided", "policy", h.r.Policy(), "hook", h.r.Hook().String(), "class", plugins.FaultDivergence.String(),
+			"error", "the ranks' answers differ: the policy depends on more than its batches")
+	}
 	if err := h.r.Discard(context.Background()); err != nil {
 		h.log.Warn("closing a discarded policy instance", "hook", h.r.Hook().String(), "error", err)
 	}

@@ -31,7 +31,7 @@ func (h held) Generation() uint64 {
 	return 1 << 40
 }
 
-func (h held) Discard(uint64) {}
+func (h held) Discard(uint64, bool) {}
 
 // A tick in which the score policy is asked about a full window of nodes allocates nothing. The policy is down while the
 // cache fills, so that every measured tick has a window to ask about.

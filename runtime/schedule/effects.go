@@ -39,7 +39,8 @@ const (
 	// Token (the stop token, where Finish is FinishStop), Value (pages it would need, where Reason is
 	// abi.ReasonNeverFits; the device has Config.L1Pages).
 	EffectFinish
-	// EffectDiscard throws away the replicated instance of Hook; its successor is generation Value.
+	// EffectDiscard throws away the replicated instance of Hook; its successor is generation Value. Diverged says that
+	// the ranks' answers of the hook, each of them valid, were not the same.
 	EffectDiscard
 	// EffectQuarantine takes Hook's policy out of use: the native one answers from now on.
 	EffectQuarantine
@@ -79,6 +80,7 @@ type Effect struct {
 	Finish     FinishKind
 	Reason     abi.Reason
 	Hook       abi.Hook
+	Diverged   bool
 	Request    uint64 // internal number
 	Room       uint64
 	Operation  uint64

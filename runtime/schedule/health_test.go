@@ -85,8 +85,8 @@ func TestAdmitFaults(t *testing.T) {
 			if h := s.Health(abi.Admit); !h.Down || h.Generation != 2 || s.Faults(abi.Admit) != 1 || s.PolicyAnswers(abi.Admit) {
 				t.Errorf("health %+v, %d faults; want down, generation 2 wanted, 1 fault", h, s.Faults(abi.Admit))
 			}
-			if n, e := g.countHook(EffectDiscard, abi.Admit); n != 1 || e.tick != g.tick || e.Value != 2 {
-				t.Errorf("%d discards, the last at tick %d for generation %d; want 1, now, 2", n, e.tick, e.Value)
+			if n, e := g.countHook(EffectDiscard, abi.Admit); n != 1 || e.tick != g.tick || e.Value != 2 || e.Diverged != (c.name == "one answer differs") {
+				t.Errorf("%d discards, the last at tick %d for generation %d, diverged %v; want 1, now, 2", n, e.tick, e.Value, e.Diverged)
 			}
 			asked = 0
 			b := g.add(500, 6, 4)

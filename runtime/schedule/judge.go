@@ -65,6 +65,7 @@ func (s *Scheduler) readLanes(b *Ballot, h int) agreement {
 // is down is asked again from the next tick on once every rank has its successor ready.
 func (s *Scheduler) judge(b *Ballot, h int, a agreement, answer []byte) (use, broken bool) {
 	k := &s.hooks[h]
+	k.diverged = false
 	if k.quarantined {
 		return false, false
 	}
@@ -77,6 +78,7 @@ func (s *Scheduler) judge(b *Ballot, h int, a agreement, answer []byte) (use, br
 	}
 	valid := b.U8[s.lay.hook(h)] != 0
 	agreed := valid && a.same
+	k.diverged = valid && !a.same
 	own := agreed && hashBytes(answer) == a.digest
 	use = own && s.wellFormed(h, answer)
 	// What all ranks sent alike may still be malformed; it is a fault on all of them then.
@@ -103,7 +105,7 @@ func (s *Scheduler) discard(h int, e *Effects) {
 	k.down = true
 	k.generation++
 	s.note(0x646973, k.generation)
-	e.add(Effect{Kind: EffectDiscard, Hook: hookOf(h), Value: k.generation})
+	e.add(Effect{Kind: EffectDiscard, Hook: hookOf(h), Value: k.generation, Diverged: k.diverged})
 }
 
 // fault notes one fault of a hook in this tick; only as many are remembered as quarantine looks at.

@@ -78,6 +78,7 @@ type peer struct {
 type hookState struct {
 	quarantined bool
 	generation  uint64   // replicated instance in use, or wanted while down
+	diverged    bool     // within an apply: the answers of this tick were valid and not the same
 	down        bool     // no instance answers until every rank has `generation` ready
 	faults      []uint64 // ticks of the latest faults
 }
