@@ -23,17 +23,23 @@ const enduredTicks = 10_000
 func newPolicyBenchCommand(env *environment) *cobra.Command {
 	var f policyFile
 	cmd := &cobra.Command{
-		Use:   "bench FILE.wasm",
-		Short: "Measure time, fuel, allocations and memory, beside the native shipped policy",
-		Long: fmt.Sprintf(`Measure time, fuel and the host's allocations on random batches of several sizes, beside the shipped default policy of each
-hook in plain Go, and the memory after %d ticks.`, enduredTicks),
-		Args: wantArgs(1, 1),
+		Use:   "bench FILE.wasm...",
+		Short: "Measure time, fuel, metering, allocations and memory, beside the native shipped policy",
+		Long: fmt.Sprintf(`Measure each policy on random batches of several sizes, the same for all: its time beside that of the shipped default policy
+of the hook in plain Go, its fuel, what metering adds to its own time, the host's allocations, and the memory after %d
+ticks. Times are the best of several samples; compare within one run.`, enduredTicks),
+		Args: wantArgs(1, 64),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.read(args[0]); err != nil {
-				return err
-			}
 			ctx := c.Context()
-			return f.withPolicy(ctx, env, func(host *plugins.Host, p *kit.Policy) error { return f.bench(ctx, env, host, p) })
+			for _, path := range args {
+				if err := f.read(path); err != nil {
+					return err
+				}
+				if err := f.withPolicy(ctx, env, func(host *plugins.Host, p *kit.Policy) error { return f.bench(ctx, env, host, p) }); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	f.addFlags(cmd, true)
@@ -62,28 +68,44 @@ func (f *policyFile) bench(ctx context.Context, env *environment, host *plugins.
 	return f.endure(ctx, env, hooks)
 }
 
-func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Policy, natives *plugins.Set, h abi.Hook) error {
+func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Policy, natives *plugins.Set, h abi.Hook) (err error) {
 	ask, err := kit.NativeAsker(h, natives)
 	if err != nil {
 		return err
 	}
-	native, err := f.layout.Bench(ctx, h, ask, nil, benchSeed, env.clock.Now)
+	without, with, err := kit.NewMeteringPair(ctx, f.wasm, plugins.DefaultFuel())
 	if err != nil {
 		return err
 	}
-	rows, err := f.layout.Bench(ctx, h, p.Asker(h), func() uint64 { return p.Spent(h) }, benchSeed, env.clock.Now)
+	defer func() {
+		err = errors.Join(err, without.Close(context.WithoutCancel(ctx)), with.Close(context.WithoutCancel(ctx)))
+	}()
+	// The metered and the plain one run in a host of their own, the same for both.
+	sides := []kit.Side{{Ask: p.Asker(h), Spent: func() uint64 { return p.Spent(h) }}, {Ask: ask}}
+	for _, b := range []kit.Build{without, with} {
+		bare, err := kit.Open(ctx, b, f.options())
+		if err != nil {
+			return err
+		}
+		sides = append(sides, kit.Side{Ask: bare.Asker(h)})
+	}
+	all, err := f.layout.Bench(ctx, h, sides, benchSeed, env.clock.Now)
 	if err != nil {
 		return err
 	}
+	rows, native, plain, metered := all[0], all[1], all[2], all[3]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s beside %s in plain Go; host's encoding and checks included\n", h, f.name(), standard.Default(h))
-	fmt.Fprintf(&b, "%8s %14s %14s %8s %14s %12s\n", "records", "ns/record", "native", "ratio", "fuel/record", "allocs/call")
+	fmt.Fprintf(&b, "%8s %12s %10s %7s %10s %13s %12s\n", "records", "ns/record", "native", "ratio", "metering", "fuel/record", "allocs/call")
 	for i, r := range rows {
-		ratio := "-"
+		ratio, metering := "-", "-"
 		if native[i].NSPerRecord > 0 {
 			ratio = fmt.Sprintf("%.1f", r.NSPerRecord/native[i].NSPerRecord)
 		}
-		fmt.Fprintf(&b, "%8d %14.1f %14.1f %8s %14.1f %12.1f\n", r.Records, r.NSPerRecord, native[i].NSPerRecord, ratio, float64(r.Fuel)/float64(r.Records), r.Allocs)
+		if plain[i].NSPerRecord > 0 {
+			metering = fmt.Sprintf("%+.0f%%", 100*(metered[i].NSPerRecord/plain[i].NSPerRecord-1))
+		}
+		fmt.Fprintf(&b, "%8d %12.1f %10.1f %7s %10s %13.1f %12.1f\n", r.Records, r.NSPerRecord, native[i].NSPerRecord, ratio, metering, float64(r.Fuel)/float64(r.Records), r.Allocs)
 	}
 	return say(env, b.String())
 }

@@ -23,7 +23,7 @@ type BenchRow struct {
 
 // benchSamples of benchWork records each are taken; the best one counts, since a neighbour only ever adds.
 const (
-	benchSamples = 9
+	benchSamples = 15
 	benchWork    = 1 << 15
 )
 
@@ -59,54 +59,69 @@ func NativeAsker(hook abi.Hook, set *plugins.Set) (Ask, error) {
 	}, nil
 }
 
-// Bench measures the answers to one batch of each size, drawn from seed, host's encoding and checks included. now is a
-// monotonic clock, spent tells the fuel of the last call and may be nil. An error is the policy's failure, or ctx's.
-func (l *Layout) Bench(ctx context.Context, hook abi.Hook, ask Ask, spent func() uint64, seed uint64, now func() time.Duration) ([]BenchRow, error) {
+// Side is one of those that Bench measures beside each other.
+type Side struct {
+	Ask   Ask
+	Spent func() uint64 // the fuel of the last call; nil: not told
+}
+
+// Bench measures the answers of all sides to one batch of each size, drawn from seed, host's encoding and checks included.
+// The sides take turns, so that a neighbour of the process is none of one side's alone. now is a monotonic clock. The rows
+// are those of each side, in the order of BenchSizes. An error is the failure of a policy, or ctx's.
+func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed uint64, now func() time.Duration) ([][]BenchRow, error) {
 	h, ok := l.Hook(hook)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s is not in it", ErrLayout, hook)
 	}
-	var rows []BenchRow
+	rows := make([][]BenchRow, len(sides))
 	tick := uint64(0)
 	for _, n := range BenchSizes() {
 		d := l.drawExactly(rand.New(rand.NewPCG(seed, uint64(n))), &h, n)
 		encode := d.encode
-		one := func() error {
+		one := func(s *Side) error {
 			tick++
-			return ask(tick, d.n, d.nOut, encode)
+			return s.Ask(tick, d.n, d.nOut, encode)
 		}
 		calls := max(benchWork/n, 16)
-		row := BenchRow{Records: n}
-		for range 4 {
-			if err := one(); err != nil {
-				return nil, err
-			}
-		}
-		if spent != nil {
-			row.Fuel = spent()
-		}
-		best := time.Duration(-1)
-		for range benchSamples {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			start := now()
-			for range calls {
-				if err := one(); err != nil {
+		best := make([]time.Duration, len(sides))
+		for i := range sides {
+			row := BenchRow{Records: n}
+			for range 4 {
+				if err := one(&sides[i]); err != nil {
 					return nil, err
 				}
 			}
-			if took := now() - start; best < 0 || took < best {
-				best = took
+			if sides[i].Spent != nil {
+				row.Fuel = sides[i].Spent()
+			}
+			best[i] = -1
+			rows[i] = append(rows[i], row)
+		}
+		for range benchSamples {
+			for i := range sides {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				start := now()
+				for range calls {
+					if err := one(&sides[i]); err != nil {
+						return nil, err
+					}
+				}
+				if took := now() - start; best[i] < 0 || took < best[i] {
+					best[i] = took
+				}
 			}
 		}
-		row.NSPerCall = float64(best.Nanoseconds()) / float64(calls)
-		row.NSPerRecord = row.NSPerCall / float64(n)
-		var err error
-		if row.Allocs, err = allocs(one); err != nil {
-			return nil, err
+		for i := range sides {
+			row := &rows[i][len(rows[i])-1]
+			row.NSPerCall = float64(best[i].Nanoseconds()) / float64(calls)
+			row.NSPerRecord = row.NSPerCall / float64(n)
+			var err error
+			if row.Allocs, err = allocs(func() error { return one(&sides[i]) }); err != nil {
+				return nil, err
+			}
 		}
-		rows = append(rows, row)
 	}
 	return rows, nil
 }

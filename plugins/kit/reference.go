@@ -41,23 +41,22 @@ type Reference struct {
 }
 
 // NewReference meters and interprets a module. Errors are those of wasmbin, and of an engine that refuses the module.
-func NewReference(ctx context.Context, wasm []byte, fuel plugins.Fuel) (_ *Reference, err error) {
-	m, err := wasmbin.Decode(wasm)
+func NewReference(ctx context.Context, wasm []byte, fuel plugins.Fuel) (*Reference, error) {
+	metered, err := meter(wasm)
 	if err != nil {
 		return nil, err
 	}
-	metered, err := wasmbin.Meter(m, wasmbin.DefaultCosts())
-	if err != nil {
-		return nil, err
-	}
-	cfg := wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2.SetEnabled(api.CoreFeatureSIMD, false)).
-		WithMemoryLimitPages(plugins.DefaultMemoryPages)
+	return newReference(ctx, wazero.NewRuntimeConfigInterpreter(), metered, fuel)
+}
+
+func newReference(ctx context.Context, cfg wazero.RuntimeConfig, wasm []byte, fuel plugins.Fuel) (_ *Reference, err error) {
+	cfg = cfg.WithCoreFeatures(api.CoreFeaturesV2.SetEnabled(api.CoreFeatureSIMD, false)).WithMemoryLimitPages(plugins.DefaultMemoryPages)
 	r := &Reference{runtime: wazero.NewRuntimeWithConfig(ctx, cfg), fuel: fuel}
 	if err := r.imports(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
-	if r.module, err = r.runtime.CompileModule(ctx, metered); err != nil {
-		return nil, errors.Join(fmt.Errorf("the interpreter refuses the module: %w", err), r.Close(ctx))
+	if r.module, err = r.runtime.CompileModule(ctx, wasm); err != nil {
+		return nil, errors.Join(fmt.Errorf("the engine refuses the module: %w", err), r.Close(ctx))
 	}
 	return r, nil
 }
@@ -154,12 +153,12 @@ func (r *Reference) imports(ctx context.Context) error {
 
 // Instance implements Build.
 func (r *Reference) Instance(_ context.Context, class abi.Class, info abi.HostInfo, config []byte) (plugins.Caller, error) {
-	i := &referenceInstance{fuel: r.fuel}
+	i := &referenceInstance{fuel: r.fuel, functions: map[string]api.Function{}}
 	i.ctx = context.WithValue(context.Background(), tickKey{}, &i.tick)
 	var err error
 	i.module, err = r.runtime.InstantiateModule(i.ctx, r.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
-		return nil, fmt.Errorf("the interpreter cannot start the module: %w", err)
+		return nil, fmt.Errorf("the engine cannot start the module: %w", err)
 	}
 	if err := i.start(class, info, config); err != nil {
 		return nil, errors.Join(err, i.module.Close(i.ctx))
@@ -167,18 +166,20 @@ func (r *Reference) Instance(_ context.Context, class abi.Class, info abi.HostIn
 	return i, nil
 }
 
-// referenceInstance is an instance on the interpreter.
+// referenceInstance is an instance of a Reference.
 type referenceInstance struct {
-	ctx     context.Context
-	module  api.Module
-	left    api.MutableGlobal
-	fuel    plugins.Fuel
-	tick    uint64
-	hook    abi.Hook
-	n, nOut int
-	at      uint32
-	size    int
-	spent   int64
+	functions map[string]api.Function
+	stack     [2]uint64
+	ctx       context.Context
+	module    api.Module
+	left      api.MutableGlobal
+	fuel      plugins.Fuel
+	tick      uint64
+	hook      abi.Hook
+	n, nOut   int
+	at        uint32
+	size      int
+	spent     int64
 }
 
 const referenceStartFuel = 200_000_000
@@ -207,6 +208,15 @@ func (i *referenceInstance) start(class abi.Class, info abi.HostInfo, config []b
 	if err := i.grow(abi.BatchSize(abi.Admit, 256, 256)); err != nil {
 		return err
 	}
+	// What the host asks for before configure, in its order: a policy that logs does more than one that may not.
+	for _, a := range []struct {
+		kind abi.Arena
+		size uint64
+	}{{abi.ArenaLog, abi.LogRingSize + abi.LogEntries*abi.LogEntrySize}, {abi.ArenaCounters, abi.Counters * 8}} {
+		if _, err := i.invoke("sluice_arena", referenceStartFuel, uint64(a.kind), a.size); err != nil {
+			return err
+		}
+	}
 	info.Major, info.Minor, info.Class, info.ConfigBytes = abi.Major, abi.Minor, class, uint32(len(config))
 	rec := make([]byte, abi.HostInfoSize)
 	abi.PutHostInfo(rec, &info)
@@ -221,20 +231,22 @@ func (i *referenceInstance) start(class abi.Class, info abi.HostInfo, config []b
 }
 
 func (i *referenceInstance) invoke(name string, fuel int64, args ...uint64) (uint64, error) {
-	f := i.module.ExportedFunction(name)
+	f := i.functions[name]
 	if f == nil {
-		return 0, fmt.Errorf("the module does not export %s", name)
+		if f = i.module.ExportedFunction(name); f == nil {
+			return 0, fmt.Errorf("the module does not export %s", name)
+		}
+		i.functions[name] = f
 	}
 	i.left.Set(uint64(fuel))
-	got, err := f.Call(i.ctx, args...)
+	i.stack = [2]uint64{}
+	copy(i.stack[:], args)
+	err := f.CallWithStack(i.ctx, i.stack[:])
 	i.spent = fuel - max(0, int64(i.left.Get()))
 	if err != nil {
 		return 0, i.failed(err)
 	}
-	if len(got) == 0 {
-		return 0, nil
-	}
-	return got[0], nil
+	return i.stack[0], nil
 }
 
 // failed tells the class of a stop as the metering pass leaves it.

@@ -3,6 +3,7 @@ package kit_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -161,9 +162,28 @@ func TestBench(t *testing.T) {
 	p := open(t, "x", kit.Compiled(compile(t, gate(kittest.Votes(kittest.InByte(8))))))
 	readings := time.Duration(0)
 	now := func() time.Duration { readings += time.Millisecond; return readings }
-	rows, err := l.Bench(ctx, abi.Gate, p.Asker(abi.Gate), func() uint64 { return p.Spent(abi.Gate) }, 1, now)
-	if err != nil || len(rows) != len(kit.BenchSizes()) {
-		t.Fatalf("%v, %v", rows, err)
+	wasm := gate(kittest.Votes(kittest.InByte(8)))
+	plain, metered, err := kit.NewMeteringPair(ctx, wasm, plugins.DefaultFuel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(plain.Close(ctx), metered.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	}()
+	side := func(p *kit.Policy) kit.Side {
+		return kit.Side{Ask: p.Asker(abi.Gate), Spent: func() uint64 { return p.Spent(abi.Gate) }}
+	}
+	all, err := l.Bench(ctx, abi.Gate, []kit.Side{side(p), side(open(t, "plain", plain)), side(open(t, "metered", metered))}, 1, now)
+	if err != nil || len(all) != 3 || len(all[0]) != len(kit.BenchSizes()) {
+		t.Fatalf("%v, %v", all, err)
+	}
+	rows := all[0]
+	for i := range rows {
+		if all[1][i].Fuel != 0 || all[2][i].Fuel != rows[i].Fuel {
+			t.Errorf("fuel of the host is %d, of the plain module %d, of the metered one %d; want 0 and the host's", rows[i].Fuel, all[1][i].Fuel, all[2][i].Fuel)
+		}
 	}
 	for i, r := range rows {
 		calls := max(1<<15/r.Records, 16)
@@ -175,7 +195,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	bad := open(t, "bad", kit.Compiled(compile(t, gate(kittest.Unreachable()))))
-	if _, err := l.Bench(ctx, abi.Gate, bad.Asker(abi.Gate), nil, 1, now); err == nil {
+	if _, err := l.Bench(ctx, abi.Gate, []kit.Side{side(bad)}, 1, now); err == nil {
 		t.Error("a policy that traps is measured")
 	}
 	set, err := host().NewSet(ctx, nil, abi.HostInfo{})
@@ -192,7 +212,7 @@ func TestBench(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rows, err := l.Bench(ctx, h, ask, nil, 1, now); err != nil || rows[3].Allocs != 0 || rows[3].Fuel != 0 {
+		if rows, err := l.Bench(ctx, h, []kit.Side{{Ask: ask}}, 1, now); err != nil || rows[0][3].Allocs != 0 || rows[0][3].Fuel != 0 {
 			t.Errorf("native %s: %v, %v", h, rows, err)
 		}
 	}
@@ -206,5 +226,28 @@ func TestOpenRefusesABadConfiguration(t *testing.T) {
 	var f *plugins.Fault
 	if !errors.Is(err, plugins.ErrRejected) || !errors.As(err, &f) || f.Policy != "standard" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A policy that logs, counts and keeps a state does the same in the reference as in the host, which both offer it the
+// arenas: fuel and answers are equal.
+func TestReferenceOffersEveryArena(t *testing.T) {
+	ctx := context.Background()
+	for _, language := range []string{"c", "rust", "assemblyscript", "zig"} {
+		wasm, err := os.ReadFile("../../abi/testdata/frozen/v1.0/talker-" + language + ".wasm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := kit.NewReference(ctx, wasm, plugins.DefaultFuel())
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := layout(t).Fuzz(ctx, kit.Compiled(compile(t, wasm)), ref, kit.FuzzOptions{Options: kit.Options{Name: language}, Runs: 60, Seed: 5})
+		if err != nil || res.Failure != nil || res.Runs != 60 {
+			t.Errorf("%s: %+v, %v", language, res, err)
+		}
+		if err := ref.Close(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
