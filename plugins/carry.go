@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -49,7 +50,8 @@ type Carried struct {
 // other is offered the saved state if its manifest names the schema and its instance has not answered a batch yet; one
 // that was in use before goes on with the state that it was left with. What the sets do depends on the policies and on
 // their instances' states alone, so that ranks whose replicated instances are equal have equal ones afterwards. Where a
-// state cannot be saved the successor starts without; where it cannot be loaded the successor's first call is a fault.
+// state cannot be saved, or the successor declines it, the successor starts without; where loading it stops the successor,
+// that one's first call is a fault.
 func (s *Set) Carry(from *Set) []Carried {
 	var out []Carried
 	done := map[*Slot]Carried{}
@@ -74,6 +76,7 @@ func (s *Slot) carry(from *Slot) Carried {
 	if from == nil {
 		return Carried{}
 	}
+	s.Install() // one that stopped in its last tick has a successor by now
 	if s.of == from.of {
 		return s.exchange(from)
 	}
@@ -93,7 +96,7 @@ func (s *Slot) carry(from *Slot) Carried {
 		return Carried{Reason: "the successor loads no state"}
 	case !contains(loads, schema):
 		return Carried{Reason: fmt.Sprintf("the predecessor's state is of schema %d, the successor loads %d", schema, loads)}
-	case to.calls > 0:
+	case to.calls > 0 || to.loaded:
 		return Carried{Reason: "the successor goes on with the state that it was left with"}
 	}
 	old, isInstance := from.active.(*Instance)
@@ -102,22 +105,37 @@ func (s *Slot) carry(from *Slot) Carried {
 	}
 	state, err := old.SaveState()
 	if err != nil {
-		return Carried{Reason: fmt.Sprintf("the predecessor's state was not saved: %v", err)}
+		c := Carried{Reason: fmt.Sprintf("the predecessor's state was not saved: %v", err)}
+		if !errors.Is(err, errStateRefused) {
+			// It stopped within the save: what it left behind is in no known state, also for a rollback.
+			if err := from.Discard(context.Background()); err != nil {
+				c.Reason += fmt.Sprintf(" (and closing the instance: %v)", err)
+			}
+		}
+		return c
 	}
-	if err := to.LoadState(state, schema); err != nil {
+	switch err := to.LoadState(state, schema); {
+	case errors.Is(err, errStateRefused):
+		return Carried{Bytes: len(state), Reason: fmt.Sprintf("the successor begins without: %v", err)}
+	case err != nil:
 		s.active = broken{to, loadFault(err)}
 		return Carried{Bytes: len(state), Reason: fmt.Sprintf("the state was not loaded: %v", err)}
 	}
 	return Carried{What: CarriedState, Bytes: len(state)}
 }
 
-// exchange gives the slot the instance of a slot of the same policy, and that one the slot's. Where the other has none its
-// instance was discarded, and the slot's own goes on from nothing.
+// exchange gives the slot the instance of a slot of the same policy, and that one the slot's, if it has any. Where the
+// other has none its instance was discarded, and the slot's own goes on.
 func (s *Slot) exchange(from *Slot) Carried {
-	if from.active == nil || s.active == nil {
+	if from.active == nil {
 		return Carried{Reason: "the predecessor had stopped, so its state was lost"}
 	}
 	s.active, from.active = from.active, s.active
+	for _, x := range []*Slot{s, from} {
+		x.mu.Lock()
+		x.gone = x.active == nil
+		x.mu.Unlock()
+	}
 	return Carried{What: CarriedInstance}
 }
 

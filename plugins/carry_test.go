@@ -82,8 +82,9 @@ func carriedReserve(t *testing.T, cs []plugins.Carried) plugins.Carried {
 
 func TestCarry(t *testing.T) {
 	old := ofSchema(t, remembering(1), 1)
-	refuses, traps, withoutSave := remembering(10), remembering(10), remembering(10)
-	refuses.load = i32(int32(abi.StatusDeclined))
+	declines, fails, traps, withoutSave := remembering(10), remembering(10), remembering(10), remembering(10)
+	declines.load = i32(int32(abi.StatusDeclined))
+	fails.load = i32(int32(abi.StatusBadConfig))
 	traps.load = op(opUnreachable)
 	withoutSave.save, withoutSave.load = nil, nil
 	for _, tc := range []struct {
@@ -104,7 +105,8 @@ func TestCarry(t *testing.T) {
 		{name: "a manifest and no functions", to: ofSchema(t, withoutSave, 1), reason: "the successor loads no state", held: 10},
 		{name: "a predecessor that saves none", from: remembering(1).bytes(), to: ofSchema(t, remembering(10), 1), reason: "the predecessor saves no state", held: 10},
 		{name: "neither keeps any", from: remembering(1).bytes(), to: remembering(10).bytes(), held: 10},
-		{name: "a successor that refuses", to: ofSchema(t, refuses, 1), want: plugins.Carried{Bytes: 4}, reason: `sluice_state_load says "declined" of a state of schema 1 with 4 bytes`, fault: plugins.FaultTrap, faulty: true},
+		{name: "a successor that declines", to: ofSchema(t, declines, 1), want: plugins.Carried{Bytes: 4}, reason: `begins without: sluice_state_load says "declined" of a state of schema 1 with 4 bytes`, held: 10},
+		{name: "a successor that fails", to: ofSchema(t, fails, 1), want: plugins.Carried{Bytes: 4}, reason: `not loaded: sluice_state_load says "bad config"`, fault: plugins.FaultTrap, faulty: true},
 		{name: "a successor that traps", to: ofSchema(t, traps, 1), want: plugins.Carried{Bytes: 4}, reason: "sluice_state_load: wasm error: unreachable", fault: plugins.FaultTrap, faulty: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -178,6 +180,80 @@ func TestCarryFromAStoppedPolicy(t *testing.T) {
 		t.Errorf("carried %+v, want nothing", c)
 	}
 	wantHeld(t, b, 10)
+}
+
+// A policy that stops while it saves is not used again, also not by a rollback: half of what it did then is in its memory.
+func TestCarryFromAPolicyThatStopsInTheSave(t *testing.T) {
+	stops, refuses := remembering(1), remembering(1)
+	scribble := code(i32(512), i32(7777), op(opI32Store, 2, 0))
+	stops.save = code(scribble, op(opUnreachable), i64(4))
+	refuses.save = i64(int64(abi.StatusNoCapacity) << 32)
+	for _, tc := range []struct {
+		name string
+		from guestModule
+		back uint64
+	}{{"stops", stops, 11}, {"refuses", refuses, 2}} { // a fresh instance is given what its successor has; one that was kept has its own
+		t.Run(tc.name, func(t *testing.T) {
+			a, b := reserveSet(t, ofSchema(t, tc.from, 1)), reserveSet(t, ofSchema(t, remembering(10), 1))
+			wantHeld(t, a, 1)
+			if c := carriedReserve(t, b.Carry(a)); c.What != plugins.CarriedNothing || !strings.Contains(c.Reason, "was not saved") {
+				t.Errorf("carried %+v, want nothing", c)
+			}
+			wantHeld(t, b, 10)
+			if err := a.Reserve.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			a.Carry(b)
+			a.Reserve.Install()
+			wantHeld(t, a, tc.back)
+		})
+	}
+}
+
+// The instance of a policy that stays goes on also where its own set had lost its instance in the tick of the switch.
+func TestCarryBackIntoAnEmptySlot(t *testing.T) {
+	same := remembering(1).bytes()
+	for _, refreshed := range []bool{true, false} {
+		a, b := reserveSet(t, same), reserveSet(t, same, plugins.Spec{Hook: abi.Gate, Builtin: "ungated"})
+		wantHeld(t, a, 1)
+		if err := a.Reserve.Discard(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if c := carriedReserve(t, b.Carry(a)); c.What != plugins.CarriedNothing {
+			t.Errorf("carried %+v from an empty slot", c)
+		}
+		for i := range uint64(5) {
+			wantHeld(t, b, i+1)
+		}
+		if refreshed {
+			if err := a.Reserve.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c := carriedReserve(t, a.Carry(b)); c.What != plugins.CarriedInstance {
+			t.Errorf("carried back %+v, want the instance; a successor was ready: %v", c, refreshed)
+		}
+		wantHeld(t, a, 6)
+		if b.Reserve.Active() != refreshed || b.Reserve.Ready() != refreshed {
+			t.Errorf("the set that was left has an instance: %v, ready: %v; want %v", b.Reserve.Active(), b.Reserve.Ready(), refreshed)
+		}
+	}
+}
+
+// An instance is given a state once, however often its set comes into use without a call between.
+func TestCarryOnce(t *testing.T) {
+	adds := remembering(10)
+	adds.load = code(i32(512), i32(512), op(opI32Load, 2, 0), i32(1792), op(opI32Load, 2, 0), op(opI32Add, opI32Store, 2, 0), i32(0))
+	a, b := reserveSet(t, ofSchema(t, remembering(1), 1)), reserveSet(t, ofSchema(t, adds, 1))
+	wantHeld(t, a, 1)
+	for i, want := range []plugins.Carriage{plugins.CarriedState, plugins.CarriedNothing} {
+		if c := carriedReserve(t, b.Carry(a)); c.What != want {
+			t.Errorf("switch %d carried %+v, want %s", i, c, want)
+		}
+		a.Carry(b)
+	}
+	b.Carry(a)
+	wantHeld(t, b, 11)
 }
 
 // Lies about a saved state.

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 
 	"sluice/abi"
@@ -10,8 +11,11 @@ import (
 // policies, so it is some tens of milliseconds at most.
 const stateFuel int64 = 50_000_000
 
+// errStateRefused is a status with which a policy has refused to save or to load, in good order.
+var errStateRefused = errors.New("refused")
+
 // SaveState asks the instance for its state: at most abi.MaxStateBytes, the caller's. The instance goes on as before. An
-// error is a *Fault, after which the instance is not to be trusted, or says that the policy refuses.
+// error that does not wrap errStateRefused leaves an instance that is not to be used again.
 func (i *Instance) SaveState() ([]byte, error) {
 	got, err := i.machine.invoke(entrySave, abi.MaxStateBytes, 0, stateFuel)
 	if err != nil {
@@ -20,7 +24,7 @@ func (i *Instance) SaveState() ([]byte, error) {
 	status, size := abi.Status(int32(got>>32)), uint32(got)
 	switch {
 	case status < abi.StatusOK || status > 255:
-		return nil, fmt.Errorf("sluice_state_save says %q", status)
+		return nil, fmt.Errorf("sluice_state_save says %q: %w", status, errStateRefused)
 	case size > abi.MaxStateBytes:
 		return nil, fmt.Errorf("sluice_state_save says that the state has %d bytes, %d are allowed", size, abi.MaxStateBytes)
 	case size == 0:
@@ -37,8 +41,9 @@ func (i *Instance) SaveState() ([]byte, error) {
 	return append([]byte(nil), b...), nil
 }
 
-// LoadState gives the instance a state that a policy of that schema has saved. It is called before the first batch. After
-// an error the instance is not to be used.
+// LoadState gives the instance a state that a policy of that schema has saved. It is called before the first batch, once.
+// An error that does not wrap errStateRefused leaves an instance that is not to be used; a policy that declines begins
+// without the state.
 func (i *Instance) LoadState(state []byte, schema uint32) error {
 	if len(state) > abi.MaxStateBytes {
 		return fmt.Errorf("the state has %d bytes, %d are allowed", len(state), abi.MaxStateBytes)
@@ -54,9 +59,13 @@ func (i *Instance) LoadState(state []byte, schema uint32) error {
 		}
 		copy(b, state)
 	}
+	i.loaded = true
 	got, err := i.machine.invoke(entryLoad, uint32(len(state)), schema, stateFuel)
 	if err != nil {
 		return i.stateFault("sluice_state_load", err)
+	}
+	if status := abi.Status(int32(uint32(got))); status == abi.StatusDeclined {
+		return fmt.Errorf("sluice_state_load says %q of a state of schema %d with %d bytes: %w", status, schema, len(state), errStateRefused)
 	}
 	if status := abi.Status(int32(uint32(got))); status < abi.StatusOK || status > 255 {
 		return fmt.Errorf("sluice_state_load says %q of a state of schema %d with %d bytes", status, schema, len(state))

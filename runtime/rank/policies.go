@@ -122,12 +122,16 @@ type runner struct {
 	log        *slog.Logger
 	to         Recorder // nil: nothing is recorded
 	generation uint64   // in use, or wanted while none is
+	down       bool     // the ranks have discarded the instance; its successor is not in use yet
 }
 
 func (h *runner) Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (abi.Batch, bool) {
-	// The scheduler asks a replicated hook only from the tick on in which every rank has its instance ready, so
-	// all ranks put it in use here in the same tick.
-	h.r.Install()
+	// The scheduler asks a replicated hook that was down only from the tick on in which every rank has its successor
+	// ready, so all ranks put it in use here in the same tick. An instance that has stopped in this very tick, for another
+	// hook that it answers, gets no successor yet: the ranks have not agreed on that.
+	if h.down {
+		h.down = !h.r.Install()
+	}
 	var a plugins.Answer
 	var err error
 	if h.to == nil {
@@ -157,7 +161,7 @@ func (h *runner) Generation() uint64 {
 }
 
 func (h *runner) Discard(g uint64, diverged bool) {
-	h.generation = g
+	h.generation, h.down = g, true
 	if diverged {
 		h.r.Diverged()
 		h.log.Warn("policy fault, the native rule decided", "policy", h.r.Policy(), "hook", h.r.Hook().String(), "class", plugins.FaultDivergence.String(),
@@ -173,5 +177,5 @@ func (h *runner) Disable() { h.r.Disable() }
 func (h *runner) Start(g uint64) {
 	h.generation = g
 	h.r.Enable()
-	h.r.Install()
+	h.down = !h.r.Install()
 }
