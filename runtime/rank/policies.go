@@ -154,7 +154,8 @@ func (h *runner) Ask(tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (a
 }
 
 func (h *runner) Generation() uint64 {
-	if h.r.Ready() {
+	// A spare counts only once the ranks have agreed that the instance is gone: until then it is in use nowhere.
+	if h.down && h.r.Ready() || !h.down && h.r.Active() {
 		return h.generation
 	}
 	return h.generation - 1

@@ -35,6 +35,7 @@ type group struct {
 	peerUp    func(rank int, p PeerView) bool          // default true
 	usable    func(rank int) (l1, l2 int)              // default all
 	ready     func(rank int) uint64                    // generation of the admit instance; default far ahead
+	lost      func(rank int, h abi.Hook) bool          // the instance is gone though the hook is not down
 	epoch     func(rank int) uint64                    // highest policy epoch ready; default the one in force
 	now       func() uint64                            // rank 0's clock, ns
 	lastVotes []map[uint64]Value                       // this tick's votes by rank and request
@@ -239,10 +240,16 @@ func (g *group) fill(rank int, s *Scheduler) *Ballot {
 	if g.ready != nil {
 		gen = g.ready(rank)
 	}
-	s.SetAdmit(b, g.prop[rank], gen)
+	has := func(h abi.Hook) uint64 {
+		if g.lost != nil && g.lost(rank, h) {
+			return s.Health(h).Generation - 1
+		}
+		return gen
+	}
+	s.SetAdmit(b, g.prop[rank], has(abi.Admit))
 	asked = g.propose(rank, s)
 	s.SetHook(b, abi.Score, !asked || g.scores[rank] != nil)
-	s.SetScore(b, g.scores[rank], gen)
+	s.SetScore(b, g.scores[rank], has(abi.Score))
 	s.SetTokenDigest(b, 0)
 	if rank == 0 {
 		g.fillLeader(s, b)

@@ -11,23 +11,9 @@ func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
 			s.fault(h)
 		}
 	}
-	admit, broken := s.judge(b, hookAdmit, s.readLanes(b, hookAdmit), p.Admit)
-	if s.cfg.Score {
-		if !broken {
-			var scored bool
-			scored, broken = s.judge(b, hookScore, s.readLanes(b, hookScore), p.Score)
-			if scored {
-				s.takeScores(p.Score)
-			}
-		}
-		if broken {
-			// One instance may answer both hooks, so that neither can keep it. Every node is shown to its successor.
-			s.discard(hookScore, e)
-			s.scoreNext, s.scoreSince = 0, 0
-		}
-	}
-	if broken {
-		s.discard(hookAdmit, e)
+	admit := s.judge(b, hookAdmit, s.readLanes(b, hookAdmit), p.Admit, e)
+	if s.cfg.Score && s.judge(b, hookScore, s.readLanes(b, hookScore), p.Score, e) {
+		s.takeScores(p.Score)
 	}
 	for h := range s.hooks {
 		k := &s.hooks[h]
@@ -61,32 +47,40 @@ func (s *Scheduler) readLanes(b *Ballot, h int) agreement {
 	return a
 }
 
-// judge says whether the ranks' answers of a replicated hook may be used, and whether its instance is to go. A hook that
-// is down is asked again from the next tick on once every rank has its successor ready.
-func (s *Scheduler) judge(b *Ballot, h int, a agreement, answer []byte) (use, broken bool) {
+// judge says whether the ranks' answers of a replicated hook may be used, and has its instance go where they may not. A
+// hook that is down is asked again from the next tick on once every rank has its successor ready. One whose instance is
+// not there on some rank though it is not down has lost it to a fault of another hook that the same instance answers: it
+// goes down too, and nothing is held against it.
+func (s *Scheduler) judge(b *Ballot, h int, a agreement, answer []byte, e *Effects) (use bool) {
 	k := &s.hooks[h]
 	k.diverged = false
 	if k.quarantined {
-		return false, false
+		return false
 	}
 	if k.down {
 		if a.ready >= k.generation {
 			k.down = false
 			s.note(0x757067, k.generation)
 		}
-		return false, false
+		return false
 	}
 	valid := b.U8[s.lay.hook(h)] != 0
+	if valid && a.ready < k.generation {
+		s.discard(h, e)
+		return false
+	}
 	agreed := valid && a.same
 	k.diverged = valid && !a.same
 	own := agreed && hashBytes(answer) == a.digest
 	use = own && s.wellFormed(h, answer)
 	// What all ranks sent alike may still be malformed; it is a fault on all of them then.
-	broken = !agreed || own && !use
-	if broken && valid {
-		s.fault(h)
+	if broken := !agreed || own && !use; broken {
+		if valid {
+			s.fault(h)
+		}
+		s.discard(h, e)
 	}
-	return use, broken
+	return use
 }
 
 func (s *Scheduler) wellFormed(h int, answer []byte) bool {
@@ -104,6 +98,9 @@ func (s *Scheduler) discard(h int, e *Effects) {
 	}
 	k.down = true
 	k.generation++
+	if h == hookScore {
+		s.scoreNext, s.scoreSince = 0, 0 // every node is shown to its successor
+	}
 	s.note(0x646973, k.generation)
 	e.add(Effect{Kind: EffectDiscard, Hook: hookOf(h), Value: k.generation, Diverged: k.diverged})
 }

@@ -94,23 +94,26 @@ func TestScoreDecidesWhatIsEvicted(t *testing.T) {
 // TestScoreFaults spoils the score answers of one tick in each way: no key is given, it is a fault on all ranks in that
 // tick, and the successor is asked about every node.
 func TestScoreFaults(t *testing.T) {
+	one := func(rank int, out []byte) []byte {
+		if rank == 1 {
+			return nil
+		}
+		return out
+	}
 	for _, c := range []struct {
-		name  string
-		spoil func(rank int, out []byte) []byte
+		name   string
+		shared bool // with admit
+		spoil  func(rank int, out []byte) []byte
 	}{
-		{"one rank faults", func(rank int, out []byte) []byte {
-			if rank == 1 {
-				return nil
-			}
-			return out
-		}},
-		{"all ranks fault", func(int, []byte) []byte { return nil }},
-		{"one key differs", func(rank int, out []byte) []byte {
+		{"one rank faults", false, one},
+		{"one rank faults, the instance answers admit too", true, one},
+		{"all ranks fault", false, func(int, []byte) []byte { return nil }},
+		{"one key differs", false, func(rank int, out []byte) []byte {
 			out[0] += byte(rank)
 			return out
 		}},
-		{"answer too short, on all ranks", func(_ int, out []byte) []byte { return out[:len(out)-1] }},
-		{"answer too long, on all ranks", func(_ int, out []byte) []byte { return append(out, make([]byte, 8)...) }},
+		{"answer too short, on all ranks", false, func(_ int, out []byte) []byte { return out[:len(out)-1] }},
+		{"answer too long, on all ranks", true, func(_ int, out []byte) []byte { return append(out, make([]byte, 8)...) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newGroup(t, scoreConfig(2, 16, 0))
@@ -139,13 +142,25 @@ func TestScoreFaults(t *testing.T) {
 			if n := s.Counts().Scored; n != given {
 				t.Errorf("%d keys were given by a spoilt answer", n-given)
 			}
-			for _, h := range []abi.Hook{abi.Score, abi.Admit} {
+			wantDown := func(h abi.Hook) {
+				t.Helper()
 				if k := s.Health(h); !k.Down || k.Generation != 2 || s.PolicyAnswers(h) {
 					t.Errorf("%v: %+v, want down and generation 2 wanted", h, k)
 				}
 				if n, e := g.countHook(EffectDiscard, h); n != 1 || e.tick != g.tick || e.Value != 2 {
 					t.Errorf("%v: %d discards, the last at tick %d for generation %d; want 1, now, 2", h, n, e.tick, e.Value)
 				}
+			}
+			wantDown(abi.Score)
+			if k := s.Health(abi.Admit); k.Down || k.Generation != 1 || !s.PolicyAnswers(abi.Admit) {
+				t.Errorf("admit: %+v, want untouched: its instance is another", k)
+			}
+			if c.shared {
+				// The instance that answered score answered admit too, so no rank has one for admit.
+				g.lost = func(_ int, h abi.Hook) bool { return h == abi.Admit }
+				g.step()
+				g.lost = nil
+				wantDown(abi.Admit)
 			}
 			if s.Faults(abi.Score) != 1 || s.Faults(abi.Admit) != 0 {
 				t.Errorf("%d faults of score and %d of admit, want 1 and 0", s.Faults(abi.Score), s.Faults(abi.Admit))
