@@ -365,10 +365,7 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, ticks
 		p.drop(i, fmt.Sprintf("%d newer ones were staged, and no more are kept; stage it again", maxStaged))
 	}
 	p.staged = append(p.staged, s)
-	if s.shadow != nil {
-		s.shadow.attach(first)
-		p.shadows.Go(func() { s.shadow.run(first) })
-	}
+	p.observe(s, first)
 	in.o.Logger.Info("policies staged", "id", s.name(), "changes", names, "shadow_ticks", of)
 	return p.show(s, server.PolicyStaged), nil
 }

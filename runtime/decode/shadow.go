@@ -266,24 +266,16 @@ func (a *asker) ask(w *watch, rank int, c *copied) string {
 	s.mu.Lock()
 	h := &s.count[c.hook]
 	records, differed := h.add(rank, c, &answer)
-	faults, first := len(h.faultTicks), h.firstFault
+	limit := s.p.in.o.Schedule.Quarantine[schedule.Lane(c.hook)]
+	tooMany, first := answer.Fault != nil && h.faulted(c.tick, limit), h.firstFault
 	s.mu.Unlock()
 	t := &s.p.shadowed[c.hook]
 	t.records.Add(records)
 	t.differed.Add(differed)
-	if answer.Fault != nil && faults >= s.p.quarantineLimit(c.hook) {
-		begun := 0
-		for _, l := range w.lanes {
-			begun = max(begun, l.begun)
-		}
-		return fmt.Sprintf("its shadow run faulted %d times in %d ticks, first: %s", faults, begun, first)
+	if tooMany {
+		return fmt.Sprintf("its shadow run faulted %d times within %d ticks, which would quarantine it, first: %s", limit.Faults, limit.Window, first)
 	}
 	return ""
-}
-
-// quarantineLimit is with how many faults a policy of a hook is not to be used.
-func (p *policies) quarantineLimit(h abi.Hook) int {
-	return p.in.o.Schedule.Quarantine[schedule.Lane(h)].Faults
 }
 
 // finish ends a run that has seen all its ticks.
@@ -353,18 +345,49 @@ func (s *shadow) show() *server.ShadowRun {
 	return out
 }
 
-// pass lets a set be activated that has had its shadow run, or needs none any more: now cuts it short. The caller holds
-// mu; once it has passed, the set is not refused any more.
-func (p *policies) pass(s *policySet, now bool) error {
+// observe starts the goroutine of a staged set's run, if it has one. The caller holds mu.
+func (p *policies) observe(s *policySet, first *watch) {
+	if run := s.shadow; run != nil {
+		run.attach(first)
+		p.shadows.Go(func() { run.run(first) })
+	}
+}
+
+// resume gives a staged set, whose run was cut short for an activation that has not happened, a run of as many ticks anew.
+// The caller holds the turn.
+func (p *policies) resume(s *policySet) {
+	run, first, err := p.newShadow(p.in.ctx, s, s.shadow.of)
+	if err != nil {
+		p.in.o.Logger.Warn("no new shadow run of staged policies; their first one was cut short", "id", s.name(), "error", err)
+		return
+	}
+	if run == nil {
+		return
+	}
+	p.mu.Lock()
+	resumed := !p.closed && slices.Contains(p.staged, s)
+	if resumed {
+		s.shadow = run
+		p.observe(s, first)
+	}
+	p.mu.Unlock()
+	if !resumed {
+		run.close(first)
+	}
+}
+
+// pass lets a set be activated that has had its shadow run, or needs none any more: now cuts it short, as cut says. The
+// caller holds mu; once it has passed, the set is not refused any more.
+func (p *policies) pass(s *policySet, now bool) (cut bool, err error) {
 	if s.shadow == nil || s.shadow.state != server.ShadowRunning {
-		return nil
+		return false, nil
 	}
 	if !now {
 		run := s.shadow.show()
-		return fmt.Errorf(`%w: its shadow run has seen %d of %d ticks; wait for it, or send {"id": %q, "now": true}`, server.ErrPolicyConflict, run.Ticks, run.Of, s.name())
+		return false, fmt.Errorf(`%w: its shadow run has seen %d of %d ticks; wait for it, or send {"id": %q, "now": true}`, server.ErrPolicyConflict, run.Ticks, run.Of, s.name())
 	}
 	s.shadow.end(server.ShadowCut, "cut short by an activation")
-	return nil
+	return true, nil
 }
 
 // renewShadows has the runs begin anew that watch a hook in which two sets may differ, of which one takes the other's

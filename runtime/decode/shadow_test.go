@@ -229,7 +229,7 @@ func TestShadowThatTraps(t *testing.T) {
 	}
 	id := push()
 	set := r.set(id)
-	if set.State != server.PolicyRefused || !strings.HasPrefix(set.Reason, "its shadow run faulted 3 times in ") || !strings.Contains(set.Reason, ` ticks, first: policy "bad": reserve: trap`) {
+	if set.State != server.PolicyRefused || !strings.HasPrefix(set.Reason, "its shadow run faulted 3 times within 1000 ticks, which would quarantine it, first: ") || !strings.Contains(set.Reason, `policy "bad": reserve: trap`) {
 		t.Errorf("%s: %q", set.State, set.Reason)
 	}
 	run := set.Shadow
@@ -294,6 +294,67 @@ func TestShadowThatIsSlow(t *testing.T) {
 	}
 	if a := r.active("reserve"); a.Native != 0 || r.value("group_epoch") != 1 {
 		t.Errorf("in use %+v", a)
+	}
+}
+
+// A run that was cut short for an activation that then did not happen begins anew.
+func TestShadowAfterAFailedActivation(t *testing.T) {
+	r := newShadowRig(t, nil)
+	id := r.stage(inShadow(builtin("gate", "ungated"), 200)).ID
+	p := r.policies
+	if err := p.take(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s, cut, err := p.find(id, true)
+	if err != nil || !cut || r.shadowOf(id).State != server.ShadowCut {
+		t.Fatalf("cut %v, %v, run %+v", cut, err, r.shadowOf(id))
+	}
+	p.resume(s)
+	p.give()
+	if run := r.shadowOf(id); run.State != server.ShadowRunning || run.Of != 200 {
+		t.Errorf("run %+v, want it to begin anew", run)
+	}
+	if _, err := r.Activate(context.Background(), id); !errors.Is(err, server.ErrPolicyConflict) {
+		t.Errorf("activate before the new run is over: %v", err)
+	}
+	if _, err := r.ActivateNow(context.Background(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+// A shadow is refused for what would quarantine it, and not for faults that lie far apart.
+func TestShadowFaultsWithinTheWindow(t *testing.T) {
+	limit := schedule.Quarantine{Faults: 3, Window: 100}
+	for _, c := range []struct {
+		name  string
+		ticks []uint64
+		want  int // the fault that is one too many, counted from 1; 0: none is
+	}{
+		{"far apart", []uint64{1, 100, 200, 300, 400, 500}, 0},
+		{"just within", []uint64{1, 50, 100}, 3},
+		{"just without", []uint64{1, 50, 101}, 0},
+		{"the same tick on two ranks", []uint64{7, 7, 7, 8}, 0},
+		{"out of order", []uint64{300, 200, 260, 240}, 4},
+		{"the last ones", []uint64{1, 1000, 1001, 1002}, 4},
+	} {
+		var h hookCount
+		got := 0
+		for i, tick := range c.ticks {
+			if h.faulted(tick, limit) {
+				got = i + 1
+				break
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: refused at fault %d, want %d", c.name, got, c.want)
+		}
+	}
+	var h hookCount
+	for tick := range uint64(100_000) {
+		h.faulted(1000*tick, limit)
+	}
+	if len(h.faultTicks) > limit.Faults+lagTicks {
+		t.Errorf("%d fault ticks are kept", len(h.faultTicks))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"sluice/abi"
 	"sluice/plugins"
+	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
 
@@ -19,7 +20,7 @@ type hookCount struct {
 	records, differed uint64
 	native            uint64        // batches whose answer in use the native policy gave
 	stats             plugins.Stats // of the shadow: Declined and Faults
-	faultTicks        []uint64      // ticks in which it failed on some rank
+	faultTicks        []uint64      // the latest in which it failed on some rank, ascending
 	firstFault        string
 	first             *server.ShadowDifference
 	live, shadow      fuelLog
@@ -64,9 +65,6 @@ func (h *hookCount) add(rank int, c *copied, a *plugins.Answer) (records, differ
 	switch {
 	case a.Fault != nil:
 		h.stats.Faults[a.Fault.Class]++
-		if !slices.Contains(h.faultTicks, c.tick) {
-			h.faultTicks = append(h.faultTicks, c.tick)
-		}
 		if h.firstFault == "" {
 			h.firstFault = a.Fault.Error()
 		}
@@ -79,6 +77,27 @@ func (h *hookCount) add(rank int, c *copied, a *plugins.Answer) (records, differ
 	}
 	h.records, h.differed = h.records+records, h.differed+differed
 	return records, differed
+}
+
+// lagTicks is how many fault ticks are kept beyond those that a quarantine looks at: the ranks' batches are not answered
+// in the order of their ticks.
+const lagTicks = 64
+
+// faulted notes that the policy failed in a tick, and says whether that would quarantine it.
+func (h *hookCount) faulted(tick uint64, limit schedule.Quarantine) bool {
+	i, known := slices.BinarySearch(h.faultTicks, tick)
+	if !known {
+		h.faultTicks = slices.Insert(h.faultTicks, i, tick)
+	}
+	for last := limit.Faults - 1; last < len(h.faultTicks); last++ {
+		if h.faultTicks[last]-h.faultTicks[last-limit.Faults+1] < uint64(limit.Window) {
+			return true
+		}
+	}
+	if n := len(h.faultTicks) - limit.Faults - lagTicks; n > 0 {
+		h.faultTicks = slices.Delete(h.faultTicks, 0, n)
+	}
+	return false
 }
 
 // differences counts the records that differ, and keeps the earliest difference.

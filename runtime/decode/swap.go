@@ -55,22 +55,26 @@ func (in *Instance) activate(ctx context.Context, id string, now bool) (server.P
 		return server.PolicySet{}, err
 	}
 	defer p.give()
-	s, err := p.find(id, now)
+	s, cut, err := p.find(id, now)
 	if err != nil {
 		return server.PolicySet{}, err
 	}
-	return p.put(ctx, s)
+	out, err := p.put(ctx, s)
+	if err != nil && cut {
+		p.resume(s)
+	}
+	return out, err
 }
 
-// find is the staged set of an id, where its shadow run lets it be activated; see pass.
-func (p *policies) find(id string, now bool) (*policySet, error) {
+// find is the staged set of an id, where its shadow run lets it be activated; see pass. cut says that this has ended the
+// run.
+func (p *policies) find(id string, now bool) (s *policySet, cut bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, err := p.lookup(id)
-	if err == nil {
-		err = p.pass(s, now)
+	if s, err = p.lookup(id); err == nil {
+		cut, err = p.pass(s, now)
 	}
-	return s, err
+	return s, cut, err
 }
 
 // lookup is the staged set of an id. The caller holds mu.
