@@ -1,13 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,10 +12,8 @@ import (
 
 	"sluice/abi"
 	"sluice/internal/config"
-	"sluice/internal/log"
 	"sluice/plugins"
 	"sluice/plugins/standard"
-	"sluice/runtime/rank"
 	"sluice/runtime/replay"
 	"sluice/runtime/schedule"
 )
@@ -42,17 +36,18 @@ func newReplayCommand(env *environment) *cobra.Command {
 		Use:   "replay --trace FILE",
 		Short: "Run a trace of real traffic through a decode group in virtual time",
 		Long: `Run a Mooncake trace through the whole decode runtime in virtual time: real ranks, real pages (a 16-byte stamp
-each), real ballots. A run is a function of its flags and the trace: two runs print the same but for the wall time.`,
+each), real ballots. A run is a function of its flags and the trace: two runs print the same but for the wall time.
+Where a hook is given several policies there is one run for each of them, shown side by side.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runReplay(cmd, env, &f) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.trace, "trace", "", "trace `FILE`, one JSON object a line, or - for stdin")
 	fl.IntVar(&f.limit, "limit", 0, "replay only the first so many requests; 0 = all")
-	fl.StringArrayVar(&f.policies, "policy", nil, "HOOK=FILE.wasm or HOOK=NAME of a shipped policy; may be repeated")
+	fl.StringArrayVar(&f.policies, "policy", nil, "HOOK=FILE.wasm or HOOK=NAME of a shipped policy; several of one hook are run one after another and shown side by side")
 	fl.StringArrayVar(&f.onFault, "on-fault", nil, "HOOK=native or HOOK=hold: who answers while the hook's policy is faulty; may be repeated")
 	fl.StringArrayVar(&f.quarantine, "quarantine", nil, "HOOK=FAULTS/TICKS: faults within so many ticks that quarantine the hook's policy; may be repeated")
-	fl.StringArrayVar(&f.configs, "policy-config", nil, "HOOK=JSON, the configuration of the module that --policy names for HOOK; may be repeated")
+	fl.StringArrayVar(&f.configs, "policy-config", nil, "HOOK=JSON, the configuration of the module that --policy names for HOOK; one for all of them, or one each, in their order")
 	fl.StringVar(&f.engine, "engine", config.EngineWasm, "run shipped policies as wasm or native")
 	fl.BoolVar(&f.asJSON, "json", false, "print the result as JSON; its names are in the README")
 	fl.IntVar(&f.o.Ranks, "ranks", f.o.Ranks, "decode ranks, 1 to 8")
@@ -100,41 +95,6 @@ func (f *replayFlags) check() error {
 	return errors.Join(errs...)
 }
 
-// specs are the policies of the run: the flags', and the default shipped ones for the other hooks.
-func (f *replayFlags) specs() ([]plugins.Spec, error) {
-	var out []plugins.Spec
-	for _, text := range f.policies {
-		s, err := policyFlag(text)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(out, func(o plugins.Spec) bool { return o.Hook == s.Hook }) {
-			return nil, fmt.Errorf("--policy %q: hook %s is given twice", text, s.Hook)
-		}
-		out = append(out, s)
-	}
-	for _, text := range f.configs {
-		if err := configure(out, text); err != nil {
-			return nil, err
-		}
-	}
-	for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit, abi.Score} {
-		if !slices.ContainsFunc(out, func(o plugins.Spec) bool { return o.Hook == h }) {
-			out = append(out, plugins.Spec{Hook: h, Builtin: standard.Default(h)})
-		}
-	}
-	if err := f.health(); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		if f.o.HoldOnFault[schedule.Lane(out[i].Hook)] {
-			out[i].OnFault = plugins.OnFaultHold
-		}
-		out[i].Native = out[i].Builtin != "" && (f.engine == config.EngineNative || plainLRU(&out[i]))
-	}
-	return out, nil
-}
-
 // health reads --on-fault and --quarantine into the options of the run.
 func (f *replayFlags) health() error {
 	for _, text := range f.onFault {
@@ -168,18 +128,6 @@ func hookFlag(text string) (h abi.Hook, value string, ok bool) {
 	return 0, value, false
 }
 
-// configure gives one of the specs the configuration of a --policy-config.
-func configure(specs []plugins.Spec, text string) error {
-	hook, table, _ := strings.Cut(text, "=")
-	i := slices.IndexFunc(specs, func(s plugins.Spec) bool { return s.Hook.String() == hook && s.Builtin == "" })
-	if i < 0 {
-		return fmt.Errorf("--policy-config %q: want HOOK=JSON with a HOOK for which --policy names a module; shipped policies have no settings", text)
-	}
-	var err error
-	specs[i].Config, err = canonicalConfig(table)
-	return err
-}
-
 // plainLRU says whether the spec orders eviction as the cache does by itself, so that nobody has to be asked.
 func plainLRU(s *plugins.Spec) bool { return s.Hook == abi.Score && s.Builtin == standard.DefaultScore }
 
@@ -197,112 +145,4 @@ func (f *replayFlags) read(env *environment) ([]replay.TraceRequest, error) {
 		return nil, fmt.Errorf("%s: %w", f.trace, err)
 	}
 	return t, nil
-}
-
-func runReplay(cmd *cobra.Command, env *environment, f *replayFlags) error {
-	if err := f.check(); err != nil {
-		return usage(err)
-	}
-	specs, err := f.specs()
-	if err != nil {
-		return usage(err)
-	}
-	trace, err := f.read(env)
-	if err != nil {
-		return usage(err)
-	}
-	logger, err := log.New(env.stderr, "warn", "text")
-	if err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	bench := newPolicyBench(cacheDir(config.Default(), env, logger), logger,
-		abi.HostInfo{PageSize: uint32(f.o.PageSize), TotalTokens: uint64(f.o.L1Tokens), Ranks: uint32(f.o.Ranks)})
-	f.o.Score = slices.ContainsFunc(specs, func(s plugins.Spec) bool { return s.Hook == abi.Score && !plainLRU(&s) })
-	var infos []plugins.Info
-	var sets []*plugins.Set
-	var first *plugins.Set // rank 0's
-	f.o.ReasonText = func(k schedule.FinishKind, r abi.Reason) string { return rank.ReasonText(first, k, r) }
-	f.o.Hooks = func(r int) (rank.Hooks, error) {
-		h, set, err := bench.hooks(ctx, "replay", specs, r)
-		sets = append(sets, set)
-		if err == nil && r == 0 {
-			infos, first = set.Infos(), set
-		}
-		if errors.Is(err, plugins.ErrRejected) {
-			err = usage(err)
-		}
-		return h, err
-	}
-	// A policy that failed is back in the next tick, as it soon is where it runs for real.
-	f.o.Refresh = func(r int, _ uint64) error {
-		for _, h := range configured() {
-			if err := sets[r].Runner(h).Refresh(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	start := env.clock.Now()
-	res, err := replay.Run(trace, f.o)
-	wall := env.clock.Now() - start
-	if err := errors.Join(err, bench.close(ctx)); err != nil {
-		return err
-	}
-	res.WallSeconds = wall.Seconds()
-	for _, i := range infos {
-		p := res.Policies[i.Hook.String()]
-		p.Name, p.SHA256, p.Engine = i.Name, i.SHA256, i.Engine.String()
-		res.Policies[i.Hook.String()] = p
-		if p.Faults > 0 {
-			who := "a policy failed and its native fallback answered"
-			if f.o.HoldOnFault[schedule.Lane(i.Hook)] {
-				who = "a policy failed and nothing was decided in its place"
-			}
-			logger.Warn(who, "hook", i.Hook.String(), "policy", i.Name, "ticks", p.Faults, "quarantined", p.Quarantined)
-		}
-	}
-	if f.asJSON {
-		b, err := json.MarshalIndent(res, "", "  ")
-		if err != nil {
-			return err
-		}
-		return say(env, string(b)+"\n")
-	}
-	return printReplay(env.stdout, res)
-}
-
-func printReplay(w io.Writer, r *replay.Result) error {
-	_, err := fmt.Fprintf(w, `requests      %d, served %d, failed %d
-input tokens  %d
-hit tokens    L1 %d, L2 %d, L3 %d
-uncached      p50 %d, p95 %d, p99 %d, max %d tokens a request
-evicted       L1 %d, L2 %d tokens
-output tokens %d
-restores      %d
-retractions   %d
-ticks         %d
-collectives   %d
-rails tripped %d
-virtual time  %.1f s
-wall time     %.2f s
-digest        %s
-`, r.Requests, r.Served, r.Failed, r.InputTokens, r.HitTokens.L1, r.HitTokens.L2, r.HitTokens.L3,
-		r.Uncached.P50, r.Uncached.P95, r.Uncached.P99, r.Uncached.Max, r.Evicted.L1, r.Evicted.L2, r.OutTokens, r.Restores, r.Retractions, r.Ticks, r.Collectives, tripped(r.Rails), r.Virtual, r.WallSeconds, r.Digest)
-	if err != nil {
-		return err
-	}
-	for _, reason := range slices.Sorted(maps.Keys(r.Reasons)) {
-		if _, err := fmt.Fprintf(w, "failed        %d: %s\n", r.Reasons[reason], reason); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func tripped(rails map[string]uint64) (n uint64) {
-	for _, v := range rails {
-		n += v
-	}
-	return n
 }

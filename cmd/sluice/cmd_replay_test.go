@@ -66,6 +66,41 @@ func TestReplayPrintsTheDocumentedJSON(t *testing.T) {
 	}
 }
 
+// Several policies of a hook are runs of their own, each what it is alone, shown side by side.
+func TestReplaySideBySide(t *testing.T) {
+	digest := func(args ...string) string {
+		out, errs, status := runHere(t, append([]string{"replay", "--trace", syntheticTrace, "--json"}, args...)...)
+		var r struct{ Digest string }
+		if err := json.Unmarshal([]byte(out), &r); err != nil || status != exitOK || r.Digest == "" {
+			t.Fatalf("%v: status %d, %v, stderr %q", args, status, err, errs)
+		}
+		return r.Digest
+	}
+	alone := []string{digest("--policy", "gate="+frozenGate, "--policy", "reserve=none"), digest("--policy", "gate=ungated", "--policy", "reserve=until-retired")}
+	args := []string{"replay", "--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy", "gate=ungated", "--policy", "reserve=none", "--policy", "reserve=until-retired"}
+	out, errs, status := runHere(t, append(args, "--json")...)
+	var r struct {
+		Columns []struct {
+			Name, Digest     string
+			Served, Requests int
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || status != exitOK || len(r.Columns) != 2 {
+		t.Fatalf("status %d, %v, stderr %q: %s", status, err, errs, out)
+	}
+	for i, name := range []string{filepath.Base(frozenGate) + " none", "ungated until-retired"} {
+		if c := r.Columns[i]; c.Name != name || c.Digest != alone[i] || c.Served == 0 {
+			t.Errorf("column %d: %+v, want %q with the digest %s of the run alone", i, c, name, alone[i])
+		}
+	}
+	text, _, _ := runHere(t, args...)
+	for _, want := range []string{"ungated until-retired", "hit %", "policy faults", alone[0][:shortDigest], alone[1][:shortDigest]} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table has no %q:\n%s", want, text)
+		}
+	}
+}
+
 // A module that always traps: every hook goes by its own rule, and a hold ends with it.
 func TestReplayOfFaultyPolicies(t *testing.T) {
 	path := trapModule(t)
@@ -104,11 +139,16 @@ func TestReplayInputErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no trace":         {nil, "--trace is needed"},
-		"missing trace":    {[]string{"--trace", "nowhere.jsonl"}, "nowhere.jsonl"},
-		"not a trace":      {[]string{"--trace", text}, "line 1"},
-		"unknown hook":     {[]string{"--trace", syntheticTrace, "--policy", "sort=lru"}, `no hook is named "sort"`},
-		"hook twice":       {[]string{"--trace", syntheticTrace, "--policy", "gate=ungated", "--policy", "gate=pending-only"}, "given twice"},
+		"no trace":      {nil, "--trace is needed"},
+		"missing trace": {[]string{"--trace", "nowhere.jsonl"}, "nowhere.jsonl"},
+		"not a trace":   {[]string{"--trace", text}, "line 1"},
+		"unknown hook":  {[]string{"--trace", syntheticTrace, "--policy", "sort=lru"}, `no hook is named "sort"`},
+		"uneven columns": {[]string{"--trace", syntheticTrace, "--policy", "gate=ungated", "--policy", "gate=pending-only", "--policy", "admit=greedy", "--policy", "admit=greedy",
+			"--policy", "admit=fifo-headroom"}, "2 policies for gate and 3 for admit"},
+		"uneven configs": {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy", "gate=" + frozenGate, "--policy", "gate=ungated",
+			"--policy-config", "gate={}", "--policy-config", "gate={}"}, "--policy-config is given 2 times for gate, --policy 3 times"},
+		"config for a shipped one": {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy", "gate=ungated",
+			"--policy-config", "gate={}", "--policy-config", `gate={"a":1}`}, "ungated is a shipped policy"},
 		"unknown policy":   {[]string{"--trace", syntheticTrace, "--policy", "gate=open"}, "open"},
 		"config for none":  {[]string{"--trace", syntheticTrace, "--policy", "score=lfu", "--policy-config", `score={"a":1}`}, "for which --policy names a module"},
 		"config refused":   {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy-config", `gate={"a":1}`}, "refuses its configuration"},
