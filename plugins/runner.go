@@ -39,6 +39,8 @@ type Stats struct {
 	Faults   [faultClasses]uint64 // by class, in the order of FaultClasses
 	Replaced uint64               // instances that were discarded for a fault, this rank's or another's
 
+	SlowCalls uint64 // that Slow has booked
+
 	Lines        uint64               // of the policy's log that were passed on, or whose level the logger does not show
 	LinesLimited uint64               // that LogLimit kept back
 	LinesLost    uint64               // that the policy overwrote within one call
@@ -153,6 +155,9 @@ func (r *Runner) LogTo(log *slog.Logger) {
 
 // Diverged books what the ranks have found together: this policy's valid answer of the tick was not that of the others.
 func (r *Runner) Diverged() { r.stats.Faults[FaultDivergence]++ }
+
+// Slow books that the last Run took long on the caller's clock. It changes no answer, then or later.
+func (r *Runner) Slow() { r.stats.SlowCalls++ }
 
 // Run asks for this tick's answer. n is the number of input records, nOut that of output records (abi.Outs); encode
 // writes globals and inputs and must write the same for the same tick, since it is called a second time when the policy

@@ -260,6 +260,7 @@ func TestServeMetricsStartAtZero(t *testing.T) {
 		`rails_tripped_total{rail="failed_before_terminal"}`, `rails_tripped_total{rail="success_while_pending"}`,
 		`rails_tripped_total{rail="success_after_failure"}`, `rails_tripped_total{rail="over_capacity"}`, `rails_tripped_total{rail="never_fits"}`,
 		`rails_tripped_total{rail="hold_limit"}`, `rails_tripped_total{rail="starved"}`, `policy_faults_total{hook="gate"}`,
+		`policy_slow_calls_total{hook="gate"}`, `policy_call_longest_seconds{hook="score"}`,
 		`policy_faults_total{hook="reserve"}`, `policy_faults_total{hook="admit"}`, `policy_quarantined{hook="gate"}`,
 		`queue_requests{queue="running"}`, `pages{state="private",tier="l1"}`, `router_retries_total`,
 		`generate_requests_total{outcome="length"}`,

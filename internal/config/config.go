@@ -79,6 +79,7 @@ type Router struct {
 type Policy struct {
 	QuarantineFaults      int
 	QuarantineWindowTicks int
+	SlowCall              time.Duration // of one call; longer ones raise an alarm. 0: none
 	Gate                  Hook
 	Reserve               Hook
 	Admit                 Hook

@@ -128,6 +128,8 @@ func keys() []Key {
 			"Faults within quarantine_window_ticks that quarantine a policy on all ranks, where its own section does not say."),
 		intKey("policy.quarantine_window_ticks", 1000, 1, maxTicks, func(c *Config) *int { return &c.Policy.QuarantineWindowTicks },
 			"Ticks over which faults are counted, where the policy's own section does not say."),
+		durationKey("policy.slow_call", 5*time.Millisecond, 0, time.Minute, func(c *Config) *time.Duration { return &c.Policy.SlowCall },
+			"How long a policy call may take before a line of log and policy_slow_calls_total say so; its answer stands all the same, fuel alone limits it. 0 is off."),
 	}
 	out = append(out, hookKeys("policy.gate", "restore-gated", []string{"restore-gated", "pending-only", "ungated"},
 		func(c *Config) *Hook { return &c.Policy.Gate })...)

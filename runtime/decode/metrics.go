@@ -26,6 +26,7 @@ type collector struct {
 	policyFaults                                                      *prometheus.Desc
 	policyReplaced, policyLogLines, policyLogDropped, policyCounter   *prometheus.Desc
 	shadowRecords, shadowDiffered                                     *prometheus.Desc
+	policySlow, policyLongest                                         *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*collector)(nil)
@@ -72,6 +73,8 @@ func newCollector(in *Instance) *collector {
 	c.policyLogLines = desc("policy_log_lines_total", "Lines that a policy in use logged, dropped ones aside, over all ranks.", "policy", "class")
 	c.policyLogDropped = desc("policy_log_dropped_total", "Lines that a policy in use logged and nobody saw: lost in its ring, or kept back by the rate limit.", "policy", "class", "why")
 	c.policyCounter = desc("policy_counter_total", "What a policy in use counts itself, over all ranks; a counter is shown once it is not 0.", "policy", "class", "counter")
+	c.policySlow = desc("policy_slow_calls_total", "Policy calls that took longer than policy.slow_call, over all ranks; their answers stand.", "hook")
+	c.policyLongest = desc("policy_call_longest_seconds", "Longest policy call since the start, over all ranks; 0 while calls are not timed.", "hook")
 	c.shadowRecords = desc("policy_shadow_records_total", "Answers that shadow runs of staged policies have compared with those in use, over all ranks.", "hook")
 	c.shadowDiffered = desc("policy_shadow_differed_total", "Of those, the ones that differ.", "hook")
 	c.epoch = desc("group_epoch", "Epoch of the group that runs, 0 while none does.")

@@ -29,6 +29,9 @@ type PolicyOptions struct {
 	Recorder func(rank int) rank.Recorder
 	// ShadowTicks are those of SetShadowTicks at the start; a hook that is not there has 0.
 	ShadowTicks map[abi.Hook]int
+	// SlowCall is how long a call of a policy may take on the instance's clock before that raises an alarm: a counter and
+	// a line of log, and nothing else. 0: calls are not timed.
+	SlowCall time.Duration
 }
 
 // Bounds of what is kept beside the policies in use and their predecessors.
@@ -51,6 +54,7 @@ type policies struct {
 	shadows  sync.WaitGroup // goroutines of shadow runs
 	taps     []*tap         // by rank
 	shadowed [abi.Score + 1]shadowTally
+	slow     *slowCalls // nil: calls are not timed
 
 	mu        sync.Mutex
 	closed    bool
@@ -96,12 +100,13 @@ func newPolicies(in *Instance) *policies {
 	if p.o.Deadline <= 0 {
 		p.o.Deadline = switchDeadline
 	}
+	p.slow = newSlowCalls(in.o.Clock, p.o.SlowCall)
 	for r := range in.o.Schedule.Ranks {
 		var to rank.Recorder
 		if p.o.Recorder != nil {
 			to = p.o.Recorder(r)
 		}
-		p.taps = append(p.taps, newTap(to))
+		p.taps = append(p.taps, newTap(to, p.slow, in.o.Logger.With("rank", r)))
 	}
 	for h, n := range p.o.ShadowTicks {
 		p.shadowTicks[h] = n

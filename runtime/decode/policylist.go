@@ -138,7 +138,7 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 			n := &sum[i]
 			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
 				Native: n.Native, Held: n.Held, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i],
-				Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
+				SlowCalls: n.SlowCalls, Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
 			for c, count := range n.Counters {
 				if count > 0 {
 					if k.Counters == nil {
@@ -169,6 +169,7 @@ func addStats(sum, n *plugins.Stats) {
 		sum.Faults[i] += n.Faults[i]
 	}
 	sum.Replaced += n.Replaced
+	sum.SlowCalls += n.SlowCalls
 	sum.Lines += n.Lines
 	sum.LinesLimited += n.LinesLimited
 	sum.LinesLost += n.LinesLost
@@ -182,10 +183,12 @@ func addStats(sum, n *plugins.Stats) {
 func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)) {
 	var epoch, swaps, refusals uint64
 	var records, differed [numHooks]uint64
+	var slow *slowCalls
 	if p := c.in.policies; p != nil {
 		p.mu.Lock()
 		epoch, swaps, refusals = p.epoch, p.swaps, p.refusals
 		p.mu.Unlock()
+		slow = p.slow
 		for i, h := range hooks() {
 			differed[i] = p.shadowed[h].differed.Load()
 			records[i] = p.shadowed[h].records.Load()
@@ -194,6 +197,9 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 	for i, h := range hooks() {
 		emit(c.shadowRecords, prometheus.CounterValue, float64(records[i]), h.String())
 		emit(c.shadowDiffered, prometheus.CounterValue, float64(differed[i]), h.String())
+		calls, longest := slow.slow(h)
+		emit(c.policySlow, prometheus.CounterValue, float64(calls), h.String())
+		emit(c.policyLongest, prometheus.GaugeValue, longest, h.String())
 	}
 	emit(c.policyEpoch, prometheus.GaugeValue, float64(epoch))
 	emit(c.policySwaps, prometheus.CounterValue, float64(swaps))

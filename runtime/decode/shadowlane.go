@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"log/slog"
 	"sync/atomic"
 
 	"sluice/abi"
@@ -130,6 +131,8 @@ func (l *lane) over(of int) {
 type tap struct {
 	to    rank.Recorder           // nil: nothing is recorded
 	lanes atomic.Pointer[[]*lane] // nil: no shadow runs
+	slow  *slowCalls              // nil: calls are not timed
+	log   *slog.Logger            // of slow calls
 
 	encode  func(abi.Batch) // of the call under way
 	take    func(abi.Batch)
@@ -142,8 +145,8 @@ type claim struct {
 	c    *copied
 }
 
-func newTap(to rank.Recorder) *tap {
-	t := &tap{to: to, claimed: make([]claim, 0, maxStaged)}
+func newTap(to rank.Recorder, slow *slowCalls, log *slog.Logger) *tap {
+	t := &tap{to: to, slow: slow, log: log, claimed: make([]claim, 0, maxStaged)}
 	t.take = t.copyInput
 	return t
 }
@@ -178,7 +181,19 @@ func (t *tap) Run(r *plugins.Runner, tick, epoch uint64, n, nOut int, encode fun
 	return a, nil
 }
 
+// run asks, and times the call where that is wanted: from before the batch is encoded until its answer is checked, and the
+// native policy's too where that answers.
 func (t *tap) run(r *plugins.Runner, tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (plugins.Answer, error) {
+	if t.slow == nil {
+		return t.ask(r, tick, epoch, n, nOut, encode)
+	}
+	start := t.slow.clock.Now()
+	a, err := t.ask(r, tick, epoch, n, nOut, encode)
+	t.slow.note(t.log, r, tick, n, a.Fuel, t.slow.clock.Now()-start)
+	return a, err
+}
+
+func (t *tap) ask(r *plugins.Runner, tick, epoch uint64, n, nOut int, encode func(abi.Batch)) (plugins.Answer, error) {
 	if t.to == nil {
 		return r.Run(tick, epoch, n, nOut, encode)
 	}

@@ -38,7 +38,7 @@ func TestTapAllocatesNothing(t *testing.T) {
 	const n = 40
 	r := newTestRunner(t, abi.Gate)
 	encode := encodeGates(n)
-	tap := newTap(nil)
+	tap := newTap(nil, nil, nil)
 	var tick uint64
 	run := func() {
 		tick++
@@ -113,7 +113,7 @@ func TestTapCopiesBeforeTheGuestWrites(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	tap, l := newTap(nil), newLane([]abi.Hook{abi.Reserve}, make(chan struct{}, 1))
+	tap, l := newTap(nil, nil, nil), newLane([]abi.Hook{abi.Reserve}, make(chan struct{}, 1))
 	tap.attach(l)
 	a, err := tap.Run(set.Reserve, 5, 2, 1, 1, func(b abi.Batch) {
 		b.PutReserveGlobals(&abi.ReserveGlobals{TotalTokens: 1000})
@@ -300,7 +300,7 @@ func BenchmarkTap(b *testing.B) {
 		lanes  int
 	}{{"no tap", false, 0}, {"no shadow", true, 0}, {"one shadow", true, 1}, {"four shadows", true, maxStaged}} {
 		b.Run(c.name, func(b *testing.B) {
-			r, tap := newTestRunner(b, abi.Gate), newTap(nil)
+			r, tap := newTestRunner(b, abi.Gate), newTap(nil, nil, nil)
 			var lanes []*lane
 			for range c.lanes {
 				lanes = append(lanes, newLane([]abi.Hook{abi.Gate}, make(chan struct{}, 1)))

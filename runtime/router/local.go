@@ -87,7 +87,7 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	l.decode, err = decode.New(decode.Options{
 		Schedule: l.sched, Form: l.form,
 		Policies: &decode.PolicyOptions{Host: o.Plugins, Specs: specs, Deadline: o.PolicyDeadline, Info: hostInfo(o.Config), Recorder: o.Recorder,
-			ShadowTicks: shadowTicks(&o.Config.Policy)},
+			ShadowTicks: shadowTicks(&o.Config.Policy), SlowCall: o.Config.Policy.SlowCall},
 		Clock: o.Clock, Logger: o.Logger, Registry: o.Registry,
 		Deadline: d.ExchangeDeadline, IdleTick: d.IdleTick, Pace: o.Pace,
 		MaxQueue: o.Config.HTTP.MaxQueue, MaxRequestTokens: d.MaxTokensPerRequest, VocabSize: m.VocabSize,

@@ -69,6 +69,7 @@ type PolicyHook struct {
 	Declined    uint64            `json:"declined"`       // of those, because the policy declined
 	Faults      map[string]uint64 `json:"faults"`         // by class; classes without a fault are left out
 	Quarantined bool              `json:"quarantined"`    // out of use on all ranks for its faults
+	SlowCalls   uint64            `json:"slow_calls"`     // longer than policy.slow_call; their answers stand
 
 	Replaced   uint64            `json:"instances_replaced"` // discarded for a fault
 	LogLines   uint64            `json:"log_lines"`          // of its log, passed on
