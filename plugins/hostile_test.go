@@ -31,7 +31,9 @@ type hostile struct {
 	works bool               // it answers
 	words []string           // of the refusal or fault
 
-	records int // of its batches, 3 where it is 0
+	hooks   []abi.Hook // that it answers so, each in a set of its own; nil: gate
+	records int        // of its batches, 3 where it is 0
+	answer  [5]string  // by hook, in the words of answers, what stands where it works; "": anything
 
 	said func(s *plugins.Stats, lines []line) string // what is wrong with what is heard of it in three calls; nil: nobody listens
 }
@@ -43,20 +45,35 @@ const (
 
 // policyOf is the smallest policy with a gate: two fixed arenas and a memory.
 func policyOf(gate []byte, more ...wasmbin.Body) *wasmbin.Module {
+	return policyFor(hookBodies{abi.Gate: gate}, more...)
+}
+
+// hookBodies are the bodies of a policy's hooks, without their last end; nil for one that it does not answer.
+type hookBodies [abi.Score + 1][]byte
+
+// policyFor is policyOf for any hooks. The first one is function 3.
+func policyFor(hooks hookBodies, more ...wasmbin.Body) *wasmbin.Module {
 	types := []wasmbin.FuncType{
 		{Params: []wasmbin.ValueType{wasmbin.I32, wasmbin.I32}, Results: []wasmbin.ValueType{wasmbin.I32}},
 		{Params: []wasmbin.ValueType{wasmbin.I32}, Results: []wasmbin.ValueType{wasmbin.I32}},
 		{},
 		{Params: []wasmbin.ValueType{wasmbin.I32}},
 	}
-	m := &wasmbin.Module{Start: -1, DataCount: -1, Types: types, Functions: []uint32{2, 0, 1, 1}, Memories: []wasmbin.Limit{{Min: 8}}}
-	for i, name := range []string{"sluice_abi_1", "sluice_arena", "sluice_configure", "sluice_gate_v1"} {
-		m.Exports = append(m.Exports, wasmbin.Export{Name: name, Index: uint32(i)})
-	}
-	m.Exports = append(m.Exports, wasmbin.Export{Name: "memory", Kind: wasmbin.KindMemory})
-	for _, code := range [][]byte{{}, fixedArenas(), i32(0), gate} {
+	m := &wasmbin.Module{Start: -1, DataCount: -1, Types: types, Memories: []wasmbin.Limit{{Min: 8}}}
+	add := func(name string, typ uint32, code []byte) {
+		m.Exports = append(m.Exports, wasmbin.Export{Name: name, Index: uint32(len(m.Functions))})
+		m.Functions = append(m.Functions, typ)
 		m.Bodies = append(m.Bodies, wasmbin.Body{Code: append(slices.Clip(code), opEnd)})
 	}
+	add("sluice_abi_1", typeNothing, []byte{})
+	add("sluice_arena", typeArena, fixedArenas())
+	add("sluice_configure", typeEntry, i32(0))
+	for h, code := range hooks {
+		if code != nil {
+			add(abi.Hook(h).Export(), typeEntry, code)
+		}
+	}
+	m.Exports = append(m.Exports, wasmbin.Export{Name: "memory", Kind: wasmbin.KindMemory})
 	for _, b := range more {
 		m.Functions, m.Bodies = append(m.Functions, 2), append(m.Bodies, b)
 	}
@@ -144,7 +161,7 @@ func corpus() []hostile {
 	flipped[len(flipped)-3] ^= 0x20 // the gate's i32.const becomes f64.eq, with nothing to compare
 	table := &wasmbin.Module{Start: -1, DataCount: -1, Types: []wasmbin.FuncType{{}}, Functions: []uint32{0}, Tables: []wasmbin.Limit{{Min: 100_000_000}},
 		Memories: []wasmbin.Limit{{Min: 1}}, Exports: []wasmbin.Export{{Name: "memory", Kind: wasmbin.KindMemory}}, Bodies: []wasmbin.Body{body()}}
-	return []hostile{
+	return append(outOfContract(), []hostile{
 		{name: "endless_loop", wasm: policyOf(again()).Encode(), class: plugins.FaultOutOfFuel, words: []string{"3000000 units", "3 records"}},
 		{name: "endless_configure", wasm: changed(func(m *wasmbin.Module) { m.Bodies[2] = body(again()) }), rule: "configure", words: []string{"out_of_fuel"}},
 		{name: "endless_initialize", wasm: changed(func(m *wasmbin.Module) {
@@ -256,7 +273,7 @@ func corpus() []hostile {
 		{name: "simd", wasm: policyOf(code(op(0xFD, 12), make([]byte, 16), op(opDrop), i32(0))).Encode(), rule: "feature", words: []string{"SIMD"}},
 		{name: "truncated", wasm: whole[:len(whole)-7], rule: "not_wasm", words: []string{"truncated"}},
 		{name: "bit_flipped", wasm: flipped, rule: "not_wasm", words: []string{"function 3"}},
-	}
+	}...)
 }
 
 // spilledRemainder is a module that wazero v1.12.0 compiles wrongly for arm64 (its issue 2516): while a remainder is taken
@@ -481,17 +498,23 @@ func (h hostile) run(t *testing.T) {
 	t.Helper()
 	const lives = 3
 	most, least := int64(hostilePages<<16+2<<20), int64(math.MaxInt64)
+	if h.hooks == nil {
+		h.hooks = []abi.Hook{abi.Gate}
+	}
 	for range lives {
-		if least = min(least, h.live(t)); least <= most {
+		for _, hook := range h.hooks {
+			least = min(least, h.live(t, hook))
+		}
+		if least <= most {
 			return
 		}
 	}
 	t.Errorf("the process grew by %d bytes in the best of %d lives, at most %d are allowed", least, lives, most)
 }
 
-// live loads the module and, where it loads, calls it until it was discarded and made afresh twice, and says by how much
-// the process grew meanwhile, in bytes.
-func (h hostile) live(t *testing.T) (grown int64) {
+// live loads the module for a hook and, where it loads, calls it until it was discarded and made afresh twice, and says by
+// how much the process grew meanwhile, in bytes.
+func (h hostile) live(t *testing.T, hook abi.Hook) (grown int64) {
 	t.Helper()
 	ctx := context.Background()
 	host := plugins.NewHost(plugins.Options{MemoryPages: hostilePages, Fuel: plugins.Fuel{Base: hostileFuel}})
@@ -499,7 +522,7 @@ func (h hostile) live(t *testing.T) (grown int64) {
 	warm(t, host)
 	peak := watchMemory(t)
 	defer func() { grown = peak() }()
-	set, err := host.NewSet(ctx, []plugins.Spec{{Hook: abi.Gate, Module: h.wasm, Name: h.name}}, abi.HostInfo{})
+	set, err := host.NewSet(ctx, []plugins.Spec{{Hook: hook, Module: h.wasm, Name: h.name}}, abi.HostInfo{})
 	if h.rule != "" {
 		if err == nil {
 			closing(t, set.Close)
@@ -512,33 +535,35 @@ func (h hostile) live(t *testing.T) (grown int64) {
 	}
 	defer closing(t, set.Close)
 	log, lines := listen(slog.LevelDebug)
-	set.Gate.LogTo(log)
+	r := set.Runner(hook)
+	r.LogTo(log)
 	defer func() {
-		if s := set.Gate.Stats(); h.said != nil {
+		if s := r.Stats(); h.said != nil {
 			if wrong := h.said(&s, *lines); wrong != "" {
 				t.Errorf("%s; heard %v, stats %+v", wrong, *lines, s)
 			}
 		}
 	}()
 	for round := range uint64(3) {
-		a := h.call(t, set.Gate, round)
+		a := h.call(t, r, round)
 		if h.works {
 			if a.Fault != nil || a.Native {
-				t.Fatalf("round %d: %v", round, a.Fault)
+				t.Fatalf("%s, round %d: %v", hook, round, a.Fault)
 			}
 			continue
 		}
-		if a.Fault == nil || a.Fault.Class != h.class || !a.Native {
-			t.Fatalf("round %d: fault %v, want %v", round, a.Fault, h.class)
+		if a.Fault == nil || a.Fault.Class != h.class || a.Fault.Hook != hook || !a.Native {
+			t.Fatalf("%s, round %d: fault %v, want %v", hook, round, a.Fault, h.class)
 		}
-		for _, w := range append(h.words, h.name, h.class.String()) {
+		for _, w := range append(h.words, h.name, hook.String(), h.class.String()) {
 			if !strings.Contains(a.Fault.Error(), w) {
 				t.Errorf("%q does not say %q", a.Fault, w)
 			}
 		}
-		if err := set.Gate.Refresh(ctx); err != nil {
+		if err := r.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
+		r.Install() // what the ranks do together for a replicated hook
 	}
 	return grown
 }
@@ -552,10 +577,13 @@ func (h hostile) call(t *testing.T, r *plugins.Runner, tick uint64) plugins.Answ
 	if !h.works {
 		return wantAnswers(t, r, tick)
 	}
-	_, encode, _ := inputs(abi.Gate)
-	a, err := r.Run(tick, 1, 3, 3, encode)
+	nOut, encode, _ := inputs(r.Hook())
+	a, err := r.Run(tick, 1, 3, nOut, encode)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got, want := strings.Join(answers(r.Hook(), a, nOut), ", "), h.answer[r.Hook()]; want != "" && got != want {
+		t.Errorf("%s: the answer is %q, want %q", r.Hook(), got, want)
 	}
 	if h.name == "nan" && a.Batch.GateOut(0).Aux != 0x7FC00000 {
 		t.Errorf("the NaN is %#x", a.Batch.GateOut(0).Aux)
