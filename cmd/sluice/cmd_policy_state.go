@@ -13,16 +13,8 @@ import (
 const handingOnBatches = 400
 
 // checkHandingOn tries what a change of policies does with a policy that saves its state: a successor that has loaded it
-// must answer as the policy itself goes on to.
+// must answer as the policy itself goes on to. What does not save and load, or names no schema, is checkManifest's.
 func (f *checkFlags) checkHandingOn(ctx context.Context, env *environment, m *plugins.Module, v *verdict) error {
-	if _, _, named := m.StateSchema(); named != m.HandsOn() {
-		if named {
-			v.warn("the manifest names a state schema, the module exports no sluice_state_save and sluice_state_load: a change of policies starts the successor from nothing")
-		} else {
-			v.warn("the module saves its state, its manifest names no schema: no successor loads it; set [state] in manifest.toml")
-		}
-		return nil
-	}
 	results, err := f.layout.HandOn(ctx, m, kit.FuzzOptions{Options: f.options(), Seed: f.seed, Runs: handingOnBatches})
 	if err != nil {
 		return err
@@ -33,6 +25,10 @@ func (f *checkFlags) checkHandingOn(ctx context.Context, env *environment, m *pl
 			text += fmt.Sprintf("; a successor that loads them gives the same answers to %d more", r.Batches)
 		} else {
 			v.problem("a successor does not go on as the policy does: %s", strings.Join(r.Problem, "; "))
+		}
+		if r.Changed != "" {
+			v.warn("%s: what a successor has loaded is not what it saves again: %s; right where the load means to change the state, such as one that counts migrations, "+
+				"else it loads or saves only a part", r.Class, r.Changed)
 		}
 		if err := say(env, text+"\n"); err != nil {
 			return err

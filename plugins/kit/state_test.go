@@ -27,12 +27,14 @@ func TestHandOn(t *testing.T) {
 		m       manifest.Manifest
 		tried   bool
 		want    string // in the problem; empty: none
+		changed string // how the state changes when it is loaded
 	}{
-		{"it remembers all", kittest.Remembers(abi.Score.Export(), 1), schema, true, ""},
-		{"it forgets", forgets, schema, true, "not what is saved again"},
-		{"it refuses its own", refuses, schema, true, "is not loaded"},
-		{"no schema", kittest.Remembers(abi.Score.Export(), 1), manifest.Manifest{}, false, ""},
-		{"no functions", kittest.Remembers(abi.Score.Export(), 1)[:1], schema, false, ""},
+		{"it remembers all", kittest.Remembers(abi.Score.Export(), 1), schema, true, "", ""},
+		{"it counts its loads", kittest.CountsLoads(abi.Score.Export(), 1), schema, true, "", "4 bytes 32000000, then 4 bytes 32010000"},
+		{"it forgets", forgets, schema, true, "remembers more than it saves and loads", "4 bytes 32000000, then 4 bytes 00000000"},
+		{"it refuses its own", refuses, schema, true, "is not loaded", ""},
+		{"no schema", kittest.Remembers(abi.Score.Export(), 1), manifest.Manifest{}, false, "", ""},
+		{"no functions", kittest.Remembers(abi.Score.Export(), 1)[:1], schema, false, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wasm, err := manifest.Write(kittest.Module(tc.exports...), tc.m)
@@ -59,6 +61,9 @@ func TestHandOn(t *testing.T) {
 			text := strings.Join(got[0].Problem, "; ")
 			if (tc.want == "") != (text == "") || !strings.Contains(text, tc.want) || (tc.want == "" && got[0].Batches != 50) {
 				t.Errorf("problem %q after %d batches, want %q", text, got[0].Batches, tc.want)
+			}
+			if got[0].Changed != tc.changed {
+				t.Errorf("the state changes by %q, want %q", got[0].Changed, tc.changed)
 			}
 		})
 	}

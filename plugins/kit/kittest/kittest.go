@@ -199,6 +199,15 @@ func Remembers(hook string, step int32) []Export {
 	}
 }
 
+// CountsLoads is Remembers for a policy whose load counts itself, in the second byte of what it saves next.
+func CountsLoads(hook string, step int32) []Export {
+	all := Remembers(hook, step)
+	const at = countAt + 1
+	load := &all[2]
+	load.Body = cat(load.Body[:len(load.Body)-len(Const(0))], Const(at), Const(at), []byte{opLoad8, 0, 0}, Const(1), []byte{opAdd, opStore8, 0, 0}, Const(0))
+	return all
+}
+
 // Module assembles a module with marker, arenas, configure, a memory of eight pages and the given exports.
 func Module(exports ...Export) []byte { return ModuleWith(nil, exports...) }
 
