@@ -279,8 +279,8 @@ func (f *checkFlags) reportRuns(env *environment, sum *totals, stuck string, v *
 	return say(env, b.String())
 }
 
-// memoryTicks is how many random batches a hook answers while its memory is watched. The second half shows whether
-// growth ends.
+// memoryTicks is how many random batches a hook answers while its memory is watched, or fewer where they take long. The
+// second half shows whether growth ends.
 const memoryTicks = 4000
 
 // checkMemory has each hook answer many batches: on the compiler, whose host discards an instance that grows too far, and
@@ -292,16 +292,16 @@ func (f *checkFlags) checkMemory(ctx context.Context, env *environment, m *plugi
 	}
 	defer func() { err = errors.Join(err, ref.Close(context.WithoutCancel(ctx))) }()
 	for _, h := range hooks {
-		pages, fault, err := f.endureBoth(ctx, m, ref, h)
+		pages, done, fault, err := f.endureBoth(ctx, m, ref, h)
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprintf("memory   %s: %d pages of 64 KiB at the start, %d after %d batches, %d after %d", h, pages[0], pages[1], memoryTicks/2, pages[2], memoryTicks)
+		text := fmt.Sprintf("memory   %s: %d pages of 64 KiB at the start, %d after %d batches, %d after %d", h, pages[0], pages[1], done[0], pages[2], done[0]+done[1])
 		switch {
 		case fault != nil:
 			v.problem("%v", fault)
 		case pages[2] > pages[1]:
-			v.warn("%s still grows its memory after %d batches; keep the hot path free of allocation", h, memoryTicks/2)
+			v.warn("%s still grows its memory after %d batches; keep the hot path free of allocation", h, done[0])
 		}
 		if err := say(env, text+"\n"); err != nil {
 			return err
@@ -310,28 +310,28 @@ func (f *checkFlags) checkMemory(ctx context.Context, env *environment, m *plugi
 	return nil
 }
 
-func (f *checkFlags) endureBoth(ctx context.Context, m *plugins.Module, ref *kit.Reference, h abi.Hook) (pages [3]uint32, fault *plugins.Fault, err error) {
+func (f *checkFlags) endureBoth(ctx context.Context, m *plugins.Module, ref *kit.Reference, h abi.Hook) (pages [3]uint32, done [2]int, fault *plugins.Fault, err error) {
 	for _, build := range []kit.Build{kit.Compiled(m), ref} {
 		p, err := kit.Open(ctx, build, f.options())
 		if err != nil {
-			return pages, nil, err
+			return pages, done, nil, err
 		}
 		pages[0] = p.Pages(h)
 		for half := range 2 {
-			if err = f.layout.Endure(ctx, p, h, f.seed, memoryTicks/2); err != nil {
+			if done[half], err = f.layout.Endure(ctx, p, h, f.seed, memoryTicks/2); err != nil {
 				break
 			}
 			pages[half+1] = p.Pages(h)
 		}
 		err = errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 		if errors.As(err, &fault) {
-			return pages, fault, nil
+			return pages, done, fault, nil
 		}
 		if err != nil {
-			return pages, nil, err
+			return pages, done, nil, err
 		}
 	}
-	return pages, nil, nil
+	return pages, done, nil, nil
 }
 
 func (f *checkFlags) conclude(env *environment, v *verdict) error {

@@ -17,7 +17,7 @@ import (
 // benchSeed draws the batches of policy bench, so that two runs measure the same ones.
 const benchSeed = 1
 
-// enduredTicks is after how many ticks policy bench looks at the memory.
+// enduredTicks is after how many ticks policy bench looks at the memory, or after fewer where they take long.
 const enduredTicks = 10_000
 
 func newPolicyBenchCommand(env *environment) *cobra.Command {
@@ -27,15 +27,17 @@ func newPolicyBenchCommand(env *environment) *cobra.Command {
 		Short: "Measure time, fuel, metering, allocations and memory, beside the native shipped policy",
 		Long: fmt.Sprintf(`Measure each policy on random batches of several sizes, the same for all: its time beside that of the shipped default policy
 of the hook in plain Go, its fuel, what metering adds to its own time, the host's allocations, and the memory after %d
-ticks. Times are the best of several samples; compare within one run.`, enduredTicks),
+ticks. Times are the best of several samples; compare within one run. A policy that spends much fuel is called fewer times.
+How far it is goes to standard error, where that is a terminal or it takes more than 10 s.`, enduredTicks),
 		Args: wantArgs(1, 64),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
+			far := newProgress(env)
 			for _, path := range args {
 				if err := f.read(path); err != nil {
 					return err
 				}
-				if err := f.withPolicy(ctx, env, func(host *plugins.Host, p *kit.Policy) error { return f.bench(ctx, env, host, p) }); err != nil {
+				if err := f.withPolicy(ctx, env, func(host *plugins.Host, p *kit.Policy) error { return f.bench(ctx, env, host, p, far) }); err != nil {
 					return err
 				}
 			}
@@ -46,7 +48,7 @@ ticks. Times are the best of several samples; compare within one run.`, enduredT
 	return cmd
 }
 
-func (f *policyFile) bench(ctx context.Context, env *environment, host *plugins.Host, p *kit.Policy) (err error) {
+func (f *policyFile) bench(ctx context.Context, env *environment, host *plugins.Host, p *kit.Policy, far *progress) (err error) {
 	m, err := host.Compile(ctx, f.wasm)
 	if err != nil {
 		return f.refused(err)
@@ -61,14 +63,14 @@ func (f *policyFile) bench(ctx context.Context, env *environment, host *plugins.
 	}
 	defer func() { err = errors.Join(err, natives.Close(context.WithoutCancel(ctx))) }()
 	for _, h := range hooks {
-		if err := f.benchHook(ctx, env, p, natives, h); err != nil {
+		if err := f.benchHook(ctx, env, p, natives, h, far); err != nil {
 			return fmt.Errorf("%s: %s: %w", f.path, h, err)
 		}
 	}
-	return f.endure(ctx, env, hooks)
+	return f.endure(ctx, env, hooks, far)
 }
 
-func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Policy, natives *plugins.Set, h abi.Hook) (err error) {
+func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Policy, natives *plugins.Set, h abi.Hook, far *progress) (err error) {
 	ask, err := kit.NativeAsker(h, natives)
 	if err != nil {
 		return err
@@ -89,7 +91,7 @@ func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Pol
 		}
 		sides = append(sides, kit.Side{Ask: bare.Asker(h)})
 	}
-	all, err := f.layout.Bench(ctx, h, sides, benchSeed, env.clock.Now)
+	all, err := f.layout.Bench(ctx, h, sides, benchSeed, env.clock.Now, func(n int) { far.say("%s: %s: batches of %d records", f.name(), h, n) })
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Pol
 }
 
 // endure looks at the memory on the interpreter, which is the same as the compiler's: the same instructions ran.
-func (f *policyFile) endure(ctx context.Context, env *environment, hooks []abi.Hook) (err error) {
+func (f *policyFile) endure(ctx context.Context, env *environment, hooks []abi.Hook, far *progress) (err error) {
 	ref, err := kit.NewReference(ctx, f.wasm, plugins.DefaultFuel())
 	if err != nil {
 		return err
@@ -123,11 +125,13 @@ func (f *policyFile) endure(ctx context.Context, env *environment, hooks []abi.H
 	}
 	for _, h := range hooks {
 		before := p.Pages(h)
-		if err := f.layout.Endure(ctx, p, h, benchSeed, enduredTicks); err != nil {
+		far.say("%s: %s: memory over up to %d ticks, on the interpreter", f.name(), h, enduredTicks)
+		ticks, err := f.layout.Endure(ctx, p, h, benchSeed, enduredTicks)
+		if err != nil {
 			return fmt.Errorf("%s: %s: %w", f.path, h, err)
 		}
 		after := p.Pages(h)
-		if err := say(env, fmt.Sprintf("%s: memory after %d ticks: %d pages of 64 KiB, %d more than at the start\n", h, enduredTicks, after, after-before)); err != nil {
+		if err := say(env, fmt.Sprintf("%s: memory after %d ticks: %d pages of 64 KiB, %d more than at the start\n", h, ticks, after, after-before)); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"sluice/abi"
+	"sluice/internal/clock"
 	"sluice/plugins/kit"
 	"sluice/plugins/kit/kittest"
 )
@@ -291,6 +293,44 @@ func TestPolicyBench(t *testing.T) {
 	wantAll(t, errs, "does not export sluice_admit_v1")
 	_, errs = policyRun(t, exitUsage, "bench", "--hook", "admin", wasm)
 	wantAll(t, errs, `no hook is named "admin"`)
+}
+
+func TestPolicyBenchInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs bytes.Buffer
+	code := run(ctx, &environment{args: []string{"policy", "bench", wasmFile(t, "raw.wasm", kittest.Votes(kittest.InByte(8)))},
+		stdin: strings.NewReader(""), stdout: &out, stderr: &errs, clock: clock.NewVirtual()})
+	if code != exitBroken || errs.String() != "sluice: interrupted\n" {
+		t.Errorf("status %d, %q", code, errs.String())
+	}
+}
+
+// What does not write to a terminal hears nothing for a while.
+func TestProgress(t *testing.T) {
+	var errs bytes.Buffer
+	clk := clock.NewVirtual()
+	p := newProgress(&environment{stderr: &errs, clock: clk})
+	p.say("at %d", 0)
+	clk.Advance(quietFor - 1)
+	p.say("at %d", 1)
+	clk.Advance(1)
+	p.say("at %d", 2)
+	if errs.String() != "at 2\n" {
+		t.Errorf("%q", errs.String())
+	}
+	for path, want := range map[string]bool{os.DevNull: true, filepath.Join(t.TempDir(), "file"): false} {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := terminal(f); got != want {
+			t.Errorf("%s is a character device: %v", path, got)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestPolicyFuzz(t *testing.T) {

@@ -45,13 +45,20 @@ func usage(err error) error {
 	return usageError{err}
 }
 
+// errInterrupted is what a command ends with that was stopped before it was done.
+var errInterrupted = errors.New("interrupted")
+
 // run executes the command line of env and returns the exit status. It writes the reason of a failure to stderr.
 func run(ctx context.Context, env *environment) int {
 	started := false
 	root := newRootCommand(env)
 	markStart(root, &started)
 	root.SetArgs(append([]string{}, env.args...))
-	return exitStatus(root.ExecuteContext(ctx), started, env.stderr)
+	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = errInterrupted // where it was does not help who has stopped it
+	}
+	return exitStatus(err, started, env.stderr)
 }
 
 // exitStatus tells err on stderr and returns its status. started says whether a command's own code had begun.

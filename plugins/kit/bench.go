@@ -21,11 +21,21 @@ type BenchRow struct {
 	Fuel        uint64  // of one call; 0 for a native policy
 }
 
-// benchSamples of benchWork records each are taken; the best one counts, since a neighbour only ever adds.
+// benchSamples of benchWork records each are taken; the best one counts, since a neighbour only ever adds. A sample of
+// expensive calls has fewer of them: as many as spend benchFuel, or one.
 const (
 	benchSamples = 15
 	benchWork    = 1 << 15
+	benchFuel    = 1 << 25
 )
+
+// within is how many of some calls that spend fuel units each a sample has.
+func within(calls int, fuel uint64) int {
+	if fuel == 0 {
+		return calls
+	}
+	return int(min(uint64(calls), max(benchFuel/fuel, 1)))
+}
 
 // BenchSizes are the batch sizes that Bench measures.
 func BenchSizes() []int { return []int{1, 16, 256, 1024} }
@@ -66,9 +76,10 @@ type Side struct {
 }
 
 // Bench measures the answers of all sides to one batch of each size, drawn from seed, host's encoding and checks included.
-// The sides take turns, so that a neighbour of the process is none of one side's alone. now is a monotonic clock. The rows
-// are those of each side, in the order of BenchSizes. An error is the failure of a policy, or ctx's.
-func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed uint64, now func() time.Duration) ([][]BenchRow, error) {
+// The sides take turns, so that a neighbour of the process is none of one side's alone. now is a monotonic clock; begin, if
+// not nil, is told of each size before it is measured. The rows are those of each side, in the order of BenchSizes. An
+// error is the failure of a policy, or ctx's.
+func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed uint64, now func() time.Duration, begin func(records int)) ([][]BenchRow, error) {
 	h, ok := l.Hook(hook)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s is not in it", ErrLayout, hook)
@@ -76,13 +87,16 @@ func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed ui
 	rows := make([][]BenchRow, len(sides))
 	tick := uint64(0)
 	for _, n := range BenchSizes() {
+		if begin != nil {
+			begin(n)
+		}
 		d := l.drawExactly(rand.New(rand.NewPCG(seed, uint64(n))), &h, n)
 		encode := d.encode
 		one := func(s *Side) error {
 			tick++
 			return s.Ask(tick, d.n, d.nOut, encode)
 		}
-		calls := max(benchWork/n, 16)
+		fuel := uint64(0) // of one call, the most of any side
 		best := make([]time.Duration, len(sides))
 		for i := range sides {
 			row := BenchRow{Records: n}
@@ -93,10 +107,12 @@ func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed ui
 			}
 			if sides[i].Spent != nil {
 				row.Fuel = sides[i].Spent()
+				fuel = max(fuel, row.Fuel)
 			}
 			best[i] = -1
 			rows[i] = append(rows[i], row)
 		}
+		calls := within(max(benchWork/n, 16), fuel)
 		for range benchSamples {
 			for i := range sides {
 				if err := ctx.Err(); err != nil {
@@ -118,7 +134,7 @@ func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed ui
 			row.NSPerCall = float64(best[i].Nanoseconds()) / float64(calls)
 			row.NSPerRecord = row.NSPerCall / float64(n)
 			var err error
-			if row.Allocs, err = allocs(func() error { return one(&sides[i]) }); err != nil {
+			if row.Allocs, err = allocs(ctx, within(allocCalls, fuel), func() error { return one(&sides[i]) }); err != nil {
 				return nil, err
 			}
 		}
@@ -126,13 +142,19 @@ func (l *Layout) Bench(ctx context.Context, hook abi.Hook, sides []Side, seed ui
 	return rows, nil
 }
 
+// allocCalls is how many calls one sample of allocs has.
+const allocCalls = 64
+
 // allocs counts the heap allocations of a call. Those of the runtime's own work may be counted too, so the smallest of
 // some samples is the call's.
-func allocs(one func() error) (float64, error) {
-	const calls, samples = 64, 5
+func allocs(ctx context.Context, calls int, one func() error) (float64, error) {
+	const samples = 5
 	var before, after runtime.MemStats
 	best := -1.0
 	for range samples {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		runtime.ReadMemStats(&before)
 		for range calls {
 			if err := one(); err != nil {
@@ -140,7 +162,7 @@ func allocs(one func() error) (float64, error) {
 			}
 		}
 		runtime.ReadMemStats(&after)
-		if got := float64(after.Mallocs-before.Mallocs) / calls; best < 0 || got < best {
+		if got := float64(after.Mallocs-before.Mallocs) / float64(calls); best < 0 || got < best {
 			best = got
 		}
 	}
@@ -164,29 +186,39 @@ func (l *Layout) drawExactly(r *rand.Rand, h *HookLayout, n int) drawn {
 	return d
 }
 
-// Endure has a policy answer ticks batches of up to 64 records. The error is the first fault.
-func (l *Layout) Endure(ctx context.Context, p *Policy, hook abi.Hook, seed uint64, ticks int) error {
+// EndureFuel is for how much work Endure goes on: a minute or less on an interpreter. What an ordinary policy spends in
+// thousands of ticks is far below it.
+const EndureFuel = 1 << 30
+
+// Endure has a policy answer ticks batches of up to 64 records, or as many as spend EndureFuel, and says how many they
+// were. The error is the first fault.
+func (l *Layout) Endure(ctx context.Context, p *Policy, hook abi.Hook, seed uint64, ticks int) (done int, err error) {
 	h, ok := l.Hook(hook)
 	if !ok {
-		return fmt.Errorf("%w: %s is not in it", ErrLayout, hook)
+		return 0, fmt.Errorf("%w: %s is not in it", ErrLayout, hook)
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	var batches []drawn
 	for range 32 {
 		batches = append(batches, l.draw(r, &h, 64))
 	}
+	spent := uint64(0)
 	for tick := range ticks {
-		if tick%256 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return tick, err
+		}
+		if spent >= EndureFuel {
+			return tick, nil
 		}
 		d := &batches[tick%len(batches)]
 		a, err := p.Ask(hook, uint64(tick)+1, 1, d.n, d.nOut, d.encode)
 		if err != nil {
-			return err
+			return tick, err
 		}
 		if a.Fault != nil {
-			return errors.Join(fmt.Errorf("tick %d of %d", tick+1, ticks), a.Fault)
+			return tick, errors.Join(fmt.Errorf("tick %d of %d", tick+1, ticks), a.Fault)
 		}
+		spent += p.Spent(hook)
 	}
-	return nil
+	return ticks, nil
 }

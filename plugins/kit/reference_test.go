@@ -74,14 +74,14 @@ func TestPages(t *testing.T) {
 	wasm := gate(kittest.Leak(1))
 	ref, host := open(t, "ref", reference(t, wasm)), open(t, "host", kit.Compiled(compile(t, wasm)))
 	before := ref.Pages(abi.Gate)
-	if err := layout(t).Endure(context.Background(), ref, abi.Gate, 1, 100); err != nil {
+	if _, err := layout(t).Endure(context.Background(), ref, abi.Gate, 1, 100); err != nil {
 		t.Fatal(err)
 	}
 	if got := ref.Pages(abi.Gate); got != before+100 || host.Pages(abi.Gate) != 0 {
 		t.Errorf("%d pages, then %d; the host shows %d", before, got, host.Pages(abi.Gate))
 	}
 	var fault *plugins.Fault
-	if err := layout(t).Endure(context.Background(), host, abi.Gate, 1, 4000); !errors.As(err, &fault) || fault.Class != plugins.FaultMemoryGrowth {
+	if _, err := layout(t).Endure(context.Background(), host, abi.Gate, 1, 4000); !errors.As(err, &fault) || fault.Class != plugins.FaultMemoryGrowth {
 		t.Errorf("4000 pages on a host: %v", err)
 	}
 }
@@ -161,6 +161,7 @@ func TestBench(t *testing.T) {
 	l, ctx := layout(t), context.Background()
 	p := open(t, "x", kit.Compiled(compile(t, gate(kittest.Votes(kittest.InByte(8))))))
 	readings := time.Duration(0)
+	var sizes []int
 	now := func() time.Duration { readings += time.Millisecond; return readings }
 	wasm := gate(kittest.Votes(kittest.InByte(8)))
 	plain, metered, err := kit.NewMeteringPair(ctx, wasm, plugins.DefaultFuel())
@@ -175,9 +176,12 @@ func TestBench(t *testing.T) {
 	side := func(p *kit.Policy) kit.Side {
 		return kit.Side{Ask: p.Asker(abi.Gate), Spent: func() uint64 { return p.Spent(abi.Gate) }}
 	}
-	all, err := l.Bench(ctx, abi.Gate, []kit.Side{side(p), side(open(t, "plain", plain)), side(open(t, "metered", metered))}, 1, now)
+	all, err := l.Bench(ctx, abi.Gate, []kit.Side{side(p), side(open(t, "plain", plain)), side(open(t, "metered", metered))}, 1, now, func(n int) { sizes = append(sizes, n) })
 	if err != nil || len(all) != 3 || len(all[0]) != len(kit.BenchSizes()) {
 		t.Fatalf("%v, %v", all, err)
+	}
+	if !slices.Equal(sizes, kit.BenchSizes()) {
+		t.Errorf("begun with %v", sizes)
 	}
 	rows := all[0]
 	for i := range rows {
@@ -195,7 +199,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	bad := open(t, "bad", kit.Compiled(compile(t, gate(kittest.Unreachable()))))
-	if _, err := l.Bench(ctx, abi.Gate, []kit.Side{side(bad)}, 1, now); err == nil {
+	if _, err := l.Bench(ctx, abi.Gate, []kit.Side{side(bad)}, 1, now, nil); err == nil {
 		t.Error("a policy that traps is measured")
 	}
 	set, err := host().NewSet(ctx, nil, abi.HostInfo{})
@@ -212,12 +216,46 @@ func TestBench(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rows, err := l.Bench(ctx, h, []kit.Side{{Ask: ask}}, 1, now); err != nil || rows[0][3].Allocs != 0 || rows[0][3].Fuel != 0 {
+		if rows, err := l.Bench(ctx, h, []kit.Side{{Ask: ask}}, 1, now, nil); err != nil || rows[0][3].Allocs != 0 || rows[0][3].Fuel != 0 {
 			t.Errorf("native %s: %v, %v", h, rows, err)
 		}
 	}
 	if _, err := kit.NativeAsker(99, set); err == nil {
 		t.Error("hook 99 is answered natively")
+	}
+}
+
+// What spends much is called less often, and at least once a sample.
+func TestBenchIsBoundByFuel(t *testing.T) {
+	l, ctx := layout(t), context.Background()
+	now := func() time.Duration { return 0 }
+	for _, c := range []struct {
+		fuel  uint64
+		calls int // of all sizes: 4 to warm up, 15 samples and 5 of allocations, each
+	}{{1 << 24, 4 * (4 + 15*2 + 5*2)}, {1 << 40, 4 * (4 + 15 + 5)}} {
+		calls := 0
+		ask := func(uint64, int, int, func(abi.Batch)) error { calls++; return nil }
+		if _, err := l.Bench(ctx, abi.Gate, []kit.Side{{Ask: ask, Spent: func() uint64 { return c.fuel }}}, 1, now, nil); err != nil || calls != c.calls {
+			t.Errorf("%d units of fuel a call: %d calls, want %d; %v", c.fuel, calls, c.calls, err)
+		}
+	}
+}
+
+func TestEndureIsBoundByFuel(t *testing.T) {
+	wasm, err := os.ReadFile("../testdata/hostile/log_ring_flood.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, ctx := layout(t), context.Background()
+	p := open(t, "flood", kit.Compiled(compile(t, wasm)))
+	done, err := l.Endure(ctx, p, abi.Gate, 1, 4000)
+	if most := kit.EndureFuel / int(p.Spent(abi.Gate)); err != nil || done > most+1 || done < most {
+		t.Errorf("%d batches of 4000, want %d or one more; %v", done, most, err)
+	}
+	stopped, cancel := context.WithCancel(ctx)
+	cancel()
+	if done, err := l.Endure(stopped, p, abi.Gate, 1, 4000); done != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped after %d batches: %v", done, err)
 	}
 }
 
