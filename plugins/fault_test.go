@@ -56,7 +56,7 @@ func faultCases() []faultCase {
 		{"admit tail", abi.Admit, guestModule{admit: code(outByte(12, 1), outByte(2, 1), i32(0))}, plugins.FaultIllegalAnswer, []string{"reserved bytes"}},
 		{"scribbles over its batch and traps", abi.Gate, guestModule{gate: code(fill(160), op(opUnreachable))}, plugins.FaultTrap, []string{"unreachable"}},
 		{"scribbles over its batch", abi.Gate, guestModule{gate: code(fill(208), i32(0))}, plugins.FaultIllegalAnswer, []string{"vote is 255"}},
-		{"grows without end", abi.Gate, guestModule{gate: code(i32(900), op(opGrow, 0, opDrop), i32(0))}, plugins.FaultMemoryGrowth, []string{"908 pages"}},
+		{"grows without end", abi.Gate, guestModule{gate: code(i32(900), op(opGrow, 0, opDrop), i32(0))}, plugins.FaultMemoryGrowth, []string{"908 pages", "from 8 in its first call;"}},
 		{"grows and stops", abi.Gate, guestModule{gate: code(i32(900), op(opGrow, 0, opDrop, opUnreachable))}, plugins.FaultMemoryGrowth, []string{"unreachable"}},
 	}
 }

@@ -285,6 +285,9 @@ func (i *Instance) Call(hook abi.Hook) (abi.Status, error) {
 // growth is how fast the memory has grown to p pages.
 func (i *Instance) growth(p uint32) string {
 	const page = 64 << 10
+	if i.calls == 1 {
+		return fmt.Sprintf("from %d in its first call", i.least)
+	}
 	return fmt.Sprintf("from %d in %d calls, by %d bytes a call", i.least, i.calls, uint64(p-i.least)*page/i.calls)
 }
 

@@ -162,6 +162,7 @@ type totals struct {
 	rails                            map[string]uint64
 	ends                             map[string]int
 	skipped                          int
+	cut                              bool // the last run was ended early for its faults: its requests are not over
 }
 
 // checkRuns drives the policy through the random runs, each beside the same run under native policies.
@@ -196,8 +197,8 @@ func (f *checkFlags) checkRuns(ctx context.Context, env *environment, host *plug
 		}
 		if len(got.stuck) > 0 && stuck == "" {
 			stuck = f.stuckText(seed, &got)
-			v.problem("never lets request %d finish in the run of seed %d: it is in the queue %s after %d ticks, %d of %d requests with it", got.stuck[0], seed, got.where[0],
-				got.ticks, len(got.stuck)-1, len(got.stuck)+got.served+got.failed)
+			v.problem("never lets request %d finish in the run of seed %d: it is in the queue %s after %d ticks; %d of %d requests never finish", got.stuck[0], seed, got.where[0],
+				got.ticks, len(got.stuck), len(got.stuck)+got.served+got.failed)
 		}
 		if got.faults > 0 && len(got.faultLines) > 0 && sum.faults == got.faults {
 			v.problem("faults in the run of seed %d: %s", seed, got.faultLines[0])
@@ -216,6 +217,7 @@ func (s *totals) add(want, got *liveEnd) {
 	s.failed += got.failed
 	s.native += want.served
 	s.ticks += got.ticks
+	s.cut = s.cut || got.cut
 	s.faults += got.faults
 	s.differed += got.differed
 	for k, n := range got.rails {
@@ -240,8 +242,12 @@ func (l *liveRun) String() string {
 
 func (f *checkFlags) reportRuns(env *environment, sum *totals, stuck string, v *verdict) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "runs     %d of %d random runs, from seed %d: %d ticks, %d requests, %d served (%d under native policies), %d ended otherwise\n",
-		sum.runs, f.runs, f.seed, sum.ticks, sum.requests, sum.served, sum.native, sum.failed)
+	fmt.Fprintf(&b, "runs     %d of %d random runs, from seed %d: %d ticks, ", sum.runs, f.runs, f.seed, sum.ticks)
+	if sum.cut {
+		b.WriteString("the last run ended early for its faults\n")
+	} else {
+		fmt.Fprintf(&b, "%d requests, %d served (%d under native policies), %d ended otherwise\n", sum.requests, sum.served, sum.native, sum.failed)
+	}
 	if sum.skipped > 0 {
 		fmt.Fprintf(&b, "         %d runs left out: not over within %d ticks under native policies either; raise --patience\n", sum.skipped, f.patience)
 	}
@@ -271,6 +277,7 @@ func (f *checkFlags) reportRuns(env *environment, sum *totals, stuck string, v *
 	switch {
 	case sum.requests == 0 && len(v.problems) == 0:
 		v.problem("no run came to an end under native policies within %d ticks, so nothing was judged; raise --patience", f.patience)
+	case sum.faults > 0: // the run has ended early for them, and which requests were over by then says nothing
 	case stuck == "" && sum.served == 0 && sum.native > 0:
 		v.problem("lets no request be served: all %d ended otherwise, %d are served under native policies", sum.failed, sum.native)
 	case stuck == "" && sum.served < sum.native:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,11 +31,11 @@ func TestPolicyCheckVerdicts(t *testing.T) {
 				"rails    success_after_failure", "verdict  ok, with warnings"}, []string{"problem"}, ""},
 		{"declines", kittest.Const(-5), exitOK, []string{"375 left to the native policy", "verdict  ok\n"}, []string{"warning", "problem"}, ""},
 		{"holds everything", kittest.Votes(kittest.Const(3)), exitBroken,
-			[]string{"problem  never lets request 1 finish in the run of seed 1: it is in the queue transfer", "verdict  not fit to run"}, nil, "never lets request 1 finish"},
+			[]string{"problem  never lets request 1 finish in the run of seed 1: it is in the queue transfer after ", " requests never finish", "verdict  not fit to run"}, []string{"with it"}, "never lets request 1 finish"},
 		{"fails everything", kittest.Votes(kittest.Const(0)), exitBroken,
 			[]string{"problem  lets no request be served", "failed_before_terminal"}, []string{"stuck"}, "lets no request be served"},
 		{"panics", kittest.Unreachable(), exitBroken,
-			[]string{"problem  fails on 5 of 5 batches of gate states", "faults in the run of seed 1", "each answered by the native policy"}, []string{"stuck"}, "trap{unreachable}"},
+			[]string{"problem  fails on 5 of 5 batches of gate states", "the last run ended early for its faults", "faults in the run of seed 1", "each answered by the native policy"}, []string{"stuck", "lets no request be served"}, "trap{unreachable}"},
 		{"answers badly", kittest.Votes(kittest.Const(7)), exitBroken, []string{"illegal_answer", "vote is 7"}, nil, "illegal_answer"},
 		{"never returns", kittest.Spin(), exitBroken, []string{"out_of_fuel"}, nil, "out_of_fuel"},
 		{"leaks", append(append([]byte{}, kittest.Leak(1)[:5]...), kittest.Votes(kittest.InByte(8))...), exitBroken, []string{"problem", "memory_growth"}, nil, "memory_growth"},
@@ -54,8 +55,8 @@ func TestPolicyCheckVerdicts(t *testing.T) {
 	}
 }
 
-// The trace of a request that is held shows its last 20 ticks, each with poll, restore and vote of every rank, and the same
-// seed gives the same report.
+// The trace of a request that is held shows its last 20 ticks, with poll, restore and vote of every rank, those that repeat
+// the one before as one line, and the same seed gives the same report.
 func TestPolicyCheckTrace(t *testing.T) {
 	wasm := wasmFile(t, "hold.wasm", kittest.Votes(kittest.Const(3)))
 	out, _ := policyRun(t, exitBroken, "check", "--seed", "1", "--patience", "500", wasm)
@@ -64,18 +65,25 @@ func TestPolicyCheckTrace(t *testing.T) {
 		t.Fatalf("no trace in\n%s", out)
 	}
 	ranks := drawRun(1).cfg.Schedule.Ranks
-	n := 0
+	var lines []string
 	for line := range strings.Lines(rest) {
-		if !strings.HasPrefix(line, "    tick ") {
-			break
-		}
-		n++
-		if got := strings.Count(line, "poll success, restore ready, age "); got != ranks || strings.Count(line, "vote transferring") != ranks {
-			t.Errorf("%d ranks of %d in %q", got, ranks, line)
+		if strings.HasPrefix(line, "    tick ") {
+			lines = append(lines, line)
 		}
 	}
-	if n != traceTicks {
-		t.Errorf("%d ticks in the trace, want %d", n, traceTicks)
+	if len(lines) != 2 {
+		t.Fatalf("%d lines of trace, want 2:\n%s", len(lines), out)
+	}
+	if got := strings.Count(lines[0], "poll success, restore ready, age "); got != ranks || strings.Count(lines[0], "vote transferring") != ranks {
+		t.Errorf("%d ranks of %d in %q", got, ranks, lines[0])
+	}
+	var first, from, to, age, next, oldest int
+	if n, err := fmt.Sscanf(lines[0], "    tick %d | rank 0: poll success, restore ready, age %d,", &first, &age); n != 2 {
+		t.Fatalf("%q: %v", lines[0], err)
+	}
+	if _, err := fmt.Sscanf(lines[1], "    tick %d to %d: the same, age %d to %d\n", &from, &to, &next, &oldest); err != nil || from != first+1 || to != first+traceTicks-1 ||
+		next != age+1 || oldest != age+traceTicks-1 {
+		t.Errorf("%q follows %q: %v", lines[1], lines[0], err)
 	}
 	if again, _ := policyRun(t, exitBroken, "check", "--seed", "1", "--patience", "500", wasm); again != out {
 		t.Errorf("the same seed gives another report:\n%s\n%s", out, again)
@@ -195,5 +203,65 @@ func TestGateStatesAreAll(t *testing.T) {
 	}
 	if len(met) != 75 {
 		t.Errorf("%d states", len(met))
+	}
+}
+
+// Only ticks that read the same are one line: not those with a gap, another vote, or another age than the next.
+func TestTraceCollapsesWhatRepeats(t *testing.T) {
+	tr := newTracer(2)
+	add := func(rank int, tick uint64, age uint32, vote abi.Poll) {
+		tr.add(rank, 7, seen{tick: tick, hook: abi.Gate, gate: abi.GateRecord{ReqKey: 7, RawPoll: abi.PollSuccess, Restore: abi.RestoreReady, AgeTicks: age, TransferredPages: uint32(tick)},
+			vote: abi.GateOut{Vote: vote}})
+	}
+	for rank := range 2 {
+		for tick := uint64(1); tick <= 4; tick++ {
+			add(rank, tick, uint32(tick)+10*uint32(rank), abi.PollTransferring)
+		}
+		add(rank, 5, 5+10*uint32(rank), abi.PollSuccess)
+		add(rank, 6, 0, abi.PollSuccess)
+		add(rank, 8, 2, abi.PollSuccess)
+	}
+	admit := func(tick uint64) {
+		tr.add(0, 7, seen{tick: tick, hook: abi.Admit, admit: abi.AdmitRecord{ReqKey: 7, WaitTicks: uint32(tick)}})
+	}
+	admit(10)
+	admit(11)
+	admit(12)
+	admit(13)
+	const one = "poll success, restore ready, age "
+	line := func(tick, a, b int, vote string) string {
+		return fmt.Sprintf("    tick %d | rank 0: %s%d, vote %s | rank 1: %s%d, vote %s\n", tick, one, a, vote, one, b, vote)
+	}
+	want := line(1, 1, 11, "transferring") + "    tick 2 to 4: the same, age 2 to 4; age 12 to 14\n" + line(5, 5, 15, "success") + line(6, 0, 0, "success") + line(8, 2, 2, "success") +
+		"    tick 10 | rank 0: new, waits 10 ticks, needs 0 and 0 of 0 tokens, reserve held 0 last: verdict defer, order 0\n    tick 11 to 13: the same, waits 11 to 13 ticks\n"
+	if got := tr.text(7); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// A successor whose load changes the state on purpose is told of, and fit to run; a missing schema is told of once.
+func TestPolicyCheckHandsTheStateOn(t *testing.T) {
+	write := func(exports []kittest.Export, schema bool) string {
+		path := filepath.Join(t.TempDir(), "x.wasm")
+		if err := os.WriteFile(path, kittest.Module(exports...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if schema {
+			policyRun(t, exitOK, "manifest", "--set", textFile(t, "manifest.toml", "[state]\nschema = 1"), path)
+		}
+		return path
+	}
+	out, _ := policyRun(t, exitOK, "check", "--runs", "2", write(kittest.CountsLoads(abi.Score.Export(), 1), true))
+	wantAll(t, out, "a successor that loads them gives the same answers to 400 more", "warning  replicated: what a successor has loaded is not what it saves again: 4 bytes ", "verdict  ok, with warnings")
+	if strings.Contains(out, "nil") || strings.Contains(out, "problem") {
+		t.Errorf("got\n%s", out)
+	}
+	forgets := kittest.Remembers(abi.Score.Export(), 1)
+	forgets[2].Body = kittest.Const(0)
+	out, _ = policyRun(t, exitBroken, "check", "--runs", "2", write(forgets, true))
+	wantAll(t, out, "problem  a successor does not go on as the policy does: batch 400 of seed 1", "verdict  not fit to run")
+	out, _ = policyRun(t, exitOK, "check", "--runs", "2", write(kittest.Remembers(abi.Score.Export(), 1), false))
+	if n := strings.Count(out, "schema"); n != 2 || strings.Count(out, "warning  ") != 1 { // "no schema is named ...; give [state] a schema"
+		t.Errorf("%d times schema in\n%s", n, out)
 	}
 }

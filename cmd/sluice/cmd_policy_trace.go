@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"sluice/abi"
@@ -95,7 +96,8 @@ func (t *tracer) add(r int, key uint64, s seen) {
 	t.ranks[r][key] = append(all, s)
 }
 
-// text is a request's last ticks, one line each, with what every rank's hook was shown and said.
+// text is a request's last ticks, with what every rank's hook was shown and said. Ticks that repeat the one before, but for
+// how long the request has been waiting, are one line.
 func (t *tracer) text(key uint64) string {
 	var last uint64
 	for r := range t.ranks {
@@ -104,23 +106,94 @@ func (t *tracer) text(key uint64) string {
 		}
 	}
 	var b strings.Builder
+	var before, same []tickSeen // the tick before, and those that repeat it
 	for tick := last - min(last, traceTicks-1); tick <= last; tick++ {
-		line := ""
-		for r := range t.ranks {
-			for i := range t.ranks[r][key] {
-				if s := &t.ranks[r][key][i]; s.tick == tick {
-					line += fmt.Sprintf(" | rank %d: %s", r, s.text(t.held[r]))
-				}
-			}
+		now := t.at(tick, key)
+		if len(now.all) == 0 {
+			continue
 		}
-		if line != "" {
-			fmt.Fprintf(&b, "    tick %d%s\n", tick, line)
+		if n := len(same); n > 0 && now.repeats(&same[n-1]) || n == 0 && len(before) > 0 && now.repeats(&before[0]) {
+			same = append(same, now)
+			continue
 		}
+		t.tell(&b, same)
+		t.tell(&b, []tickSeen{now})
+		before, same = []tickSeen{now}, nil
 	}
+	t.tell(&b, same)
 	if b.Len() == 0 {
 		return "    no hook was ever shown it\n"
 	}
 	return b.String()
+}
+
+// tickSeen is what all ranks' hooks were shown of a request in one tick, and said.
+type tickSeen struct {
+	tick  uint64
+	ranks []int // of all
+	all   []seen
+}
+
+// at gathers a tick.
+func (t *tracer) at(tick, key uint64) tickSeen {
+	out := tickSeen{tick: tick}
+	for r := range t.ranks {
+		for _, s := range t.ranks[r][key] {
+			if s.tick == tick {
+				out.ranks, out.all = append(out.ranks, r), append(out.all, s)
+			}
+		}
+	}
+	return out
+}
+
+// repeats says whether k is the tick after before and reads the same, with the request one tick older.
+func (k *tickSeen) repeats(before *tickSeen) bool {
+	if k.tick != before.tick+1 || !slices.Equal(k.ranks, before.ranks) {
+		return false
+	}
+	for i, s := range before.all {
+		if s.hook == abi.Gate {
+			s.gate.AgeTicks++
+		} else {
+			s.admit.WaitTicks++
+		}
+		if s.hook != k.all[i].hook || s.text(0) != k.all[i].text(0) {
+			return false
+		}
+	}
+	return true
+}
+
+// tell writes one tick in full, or several that repeat the one before them in short.
+func (t *tracer) tell(b *strings.Builder, run []tickSeen) {
+	if len(run) == 0 {
+		return
+	}
+	first, last := &run[0], &run[len(run)-1]
+	if len(run) == 1 {
+		fmt.Fprintf(b, "    tick %d", first.tick)
+		for i := range first.all {
+			fmt.Fprintf(b, " | rank %d: %s", first.ranks[i], first.all[i].text(t.held[first.ranks[i]]))
+		}
+		b.WriteString("\n")
+		return
+	}
+	var waits []string
+	for i := range first.all {
+		if w := first.all[i].waits(&last.all[i]); !slices.Contains(waits, w) {
+			waits = append(waits, w)
+		}
+	}
+	fmt.Fprintf(b, "    tick %d to %d: the same, %s\n", first.tick, last.tick, strings.Join(waits, "; "))
+}
+
+// waits is how long a request has been waiting from s to last.
+func (s *seen) waits(last *seen) string {
+	if s.hook == abi.Gate {
+		return fmt.Sprintf("age %d to %d", s.gate.AgeTicks, last.gate.AgeTicks)
+	}
+	return fmt.Sprintf("waits %d to %d ticks", s.admit.WaitTicks, last.admit.WaitTicks)
 }
 
 // text is what was shown and said; held is what reserve said last.
