@@ -4,19 +4,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"syscall"
 
 	"sluice/abi"
 	"sluice/internal/config"
 	"sluice/plugins"
 	"sluice/runtime/server"
 )
-
-// maxModule bounds a module's file, as the loader does.
-const maxModule = 64 << 20
 
 func hooksOf(qs []server.StageRequest) []string {
 	out := make([]string, len(qs))
@@ -26,9 +20,9 @@ func hooksOf(qs []server.StageRequest) []string {
 	return out
 }
 
-// specOf checks everything about a request that needs no compiling, and reads its module.
+// specOf checks everything about a request that needs no compiling.
 func specOf(q *server.StageRequest) (plugins.Spec, error) {
-	s := plugins.Spec{Builtin: q.Builtin, Module: q.Module, Name: q.Name, Native: q.Engine == config.EngineNative}
+	s := plugins.Spec{Builtin: q.Builtin, Module: q.Module, Name: q.Name, Signature: q.Signature, Native: q.Engine == config.EngineNative}
 	for _, h := range hooks() {
 		if h.String() == q.Hook {
 			s.Hook = h
@@ -38,31 +32,20 @@ func specOf(q *server.StageRequest) (plugins.Spec, error) {
 		return s, fmt.Errorf("no hook is named %q; hooks are %s", q.Hook, hookNames())
 	}
 	given := 0
-	for _, set := range [...]bool{q.Builtin != "", q.Path != "", len(q.Module) > 0} {
+	for _, set := range [...]bool{q.Builtin != "", len(q.Module) > 0} {
 		if set {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return s, fmt.Errorf("%s: %d of builtin, path and module are given; give one", q.Hook, given)
+		return s, fmt.Errorf("%s: %d of builtin and module are given; give one", q.Hook, given)
 	case q.Engine != "" && q.Engine != config.EngineNative && q.Engine != config.EngineWasm:
 		return s, fmt.Errorf("%s: no engine is named %q; engines are %s and %s", q.Hook, q.Engine, config.EngineWasm, config.EngineNative)
 	case q.Builtin == "" && s.Native:
 		return s, fmt.Errorf("%s: a module cannot run as native Go; leave the engine out", q.Hook)
 	case q.Builtin != "" && q.SHA256 != "":
 		return s, fmt.Errorf("%s: sha256 pins a module, and %q is built in; leave it out", q.Hook, q.Builtin)
-	}
-	if q.Path != "" {
-		var err error
-		if s.Module, err = readModule(q.Path); err != nil {
-			return s, fmt.Errorf("%s: %w", q.Hook, err)
-		}
-		s.Name = q.Path
-		// Whether the hook needs a signature is known when the instances are made; without one it is refused there.
-		if sig, err := plugins.ReadSignature(q.Path); err == nil {
-			s.Signature = sig
-		}
 	}
 	if got := fmt.Sprintf("%x", sha256.Sum256(s.Module)); q.SHA256 != "" && !strings.EqualFold(got, q.SHA256) {
 		return s, fmt.Errorf("%s: the module's sha256 is %s, pinned is %s; give the module that was meant, or its hash", q.Hook, got, q.SHA256)
@@ -78,37 +61,6 @@ func hookNames() string {
 		names = append(names, h.String())
 	}
 	return strings.Join(names, ", ")
-}
-
-// readModule reads a whole regular file. It does not wait for a pipe that nobody writes to.
-func readModule(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("read the module: %w; name a readable Wasm module", err)
-	}
-	defer f.Close()
-	return readOpen(f)
-}
-
-// readOpen reads the module in an open file, which must be a regular one of at most 64 MiB.
-func readOpen(f *os.File) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read the module: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read the module: %s is no regular file; name a Wasm module", f.Name())
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxModule+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read the module: %w", err)
-	case len(b) == 0:
-		return nil, fmt.Errorf("read the module: %s is empty; name a Wasm module", f.Name())
-	case len(b) > maxModule:
-		return nil, fmt.Errorf("read the module: %s has more than %d bytes; name a smaller module", f.Name(), maxModule)
-	}
-	return b, nil
 }
 
 // canonical is a policy's configuration in the one form that policies get, whoever gives it: that of the config file's.

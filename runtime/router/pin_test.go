@@ -66,6 +66,16 @@ func (g *signedGate) name(m manifest.Manifest) {
 	g.write(signature.Extension, signature.Sign(g.key, wasm))
 }
 
+// request stages what the files hold.
+func (g *signedGate) request(t *testing.T) server.StageRequest {
+	t.Helper()
+	sig, err := plugins.ReadSignature(g.hook.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.StageRequest{Module: g.wasm, Name: g.hook.Path, Signature: sig}
+}
+
 // gateModule answers with one vote for every request.
 func gateModule(vote byte) []byte {
 	return kittest.Module(kittest.Export{Name: abi.Gate.Export(), Body: kittest.Votes(kittest.Const(int32(vote)))})
@@ -191,7 +201,7 @@ func TestPinsOfARunningServer(t *testing.T) {
 	}{
 		{"bytes", server.StageRequest{Module: other}, []string{hash(other), hash(good.wasm)}},
 		{"bytes without a signature", server.StageRequest{Module: good.wasm}, []string{"no signature by " + good.hook.Key}},
-		{"path with a signature by another key", server.StageRequest{Path: stranger.hook.Path}, []string{stranger.hook.Key, good.hook.Key}},
+		{"bytes with a signature by another key", stranger.request(t), []string{stranger.hook.Key, good.hook.Key}},
 	} {
 		t.Run("staged "+c.name, func(t *testing.T) {
 			c.q.Hook = "gate"
@@ -215,9 +225,11 @@ func TestPinsOfARunningServer(t *testing.T) {
 	if _, err := r.PolicyEngine().Stage(ctx, server.StageRequest{Hook: "gate", Module: other}); err == nil {
 		t.Error("after a builtin an unpinned module is taken")
 	}
-	swap(server.StageRequest{Path: good.hook.Path})
+	swap(good.request(t))
 	// What was staged under one pin is not activated under the next.
-	s, err := r.PolicyEngine().Stage(ctx, server.StageRequest{Hook: "gate", Path: good.hook.Path})
+	staged := good.request(t)
+	staged.Hook = "gate"
+	s, err := r.PolicyEngine().Stage(ctx, staged)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,30 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"sluice/plugins/kit/signature"
 )
 
 // maxPolicyBody is the largest body of /policies/stage: a module in base64 and its configuration.
 const maxPolicyBody = 16 << 20
 
-// maxPolicyFile is the largest module that a client may name by its path.
-const maxPolicyFile = 64 << 20
+// Bounds of the files that a client names: a module by its path, and the signature beside it. A signature that comes in
+// the body has the same bound.
+const (
+	maxPolicyFile    = 64 << 20
+	maxSignatureFile = 4 << 10
+)
 
 // policyRoutes serve /policies:
 //
 //	GET  /policies           what is active, staged, previous, refused and dropped, with the health of each hook
-//	POST /policies/stage     {"hook", "builtin" | "path" | "module_base64", "sha256", "engine", "config", "shadow_ticks"}: one more staged set
+//	POST /policies/stage     {"hook", "builtin" | "path" | "module_base64", "signature_base64", "sha256", "engine", "config", "shadow_ticks"}: one more staged set
 //	POST /policies/activate  {"id", "now"}: all ranks switch to it in one tick; now cuts its shadow run short
 //	POST /policies/rollback  all ranks switch back to the previous set
 //
 // A client has no more rights over files than over prompts: a path is taken only if it lies in one of
-// Options.PolicyDirs, the folders whose modules the operator has named already, and no link leads out of it. A browser
-// that another site has sent here is refused, since whoever may call these routes decides what is served.
+// Options.PolicyDirs, the folders whose modules the operator has named already, and no link leads out of it. A browser that
+// another site has sent here is refused, since whoever may call these routes decides what is served. A module's signature
+// is the content of the file that sluice policy sign writes: for a path it is read from PATH.sig, by the same rule, and
+// with module_base64 it comes as signature_base64.
 func (s *Server) policyRoutes() []route {
 	get, post := []string{http.MethodGet}, []string{http.MethodPost}
 	return []route{
@@ -77,14 +86,13 @@ func (s *Server) stagePolicy(ctx context.Context, raw []byte) (PolicySet, *failu
 	if err != nil {
 		return PolicySet{}, invalid(err.Error())
 	}
-	if q.Path != "" {
-		// The file is read here, by the rule for clients, and not again by its name.
-		if q.Module, err = s.policyFile(q.Path); err != nil {
+	if q.path != "" {
+		if q.Module, q.Signature, err = s.policyFile(q.path); err != nil {
 			return PolicySet{}, invalid(err.Error())
 		}
-		q.Name, q.Path = q.Path, ""
+		q.Name = q.path
 	}
-	set, err := s.opts.Policies.Stage(ctx, q)
+	set, err := s.opts.Policies.Stage(ctx, q.StageRequest)
 	return set, policyFailure(err)
 }
 
@@ -143,8 +151,14 @@ func policyFailure(err error) *failure {
 	return f
 }
 
+// stageBody is a body of /policies/stage. A module that is named by path is read by the rule for clients.
+type stageBody struct {
+	StageRequest
+	path string
+}
+
 // parseStage checks a body of /policies/stage. The error is a *bodyError.
-func parseStage(raw []byte) (q StageRequest, err error) {
+func parseStage(raw []byte) (q stageBody, err error) {
 	root, err := parseBody(raw)
 	if err != nil {
 		return q, err
@@ -156,7 +170,7 @@ func parseStage(raw []byte) (q StageRequest, err error) {
 		case "builtin":
 			q.Builtin, err = v.text()
 		case "path":
-			q.Path, err = v.text()
+			q.path, err = v.text()
 		case "sha256":
 			q.SHA256, err = v.text()
 		case "engine":
@@ -173,28 +187,44 @@ func parseStage(raw []byte) (q StageRequest, err error) {
 				q.ShadowTicks = &ticks
 			}
 		case "module_base64":
-			var text string
-			if text, err = v.text(); err == nil {
-				if q.Module, err = base64.StdEncoding.DecodeString(text); err != nil {
-					err = v.errorf("not base64: %v", err)
-				}
+			q.Module, err = v.base64()
+		case "signature_base64":
+			if q.Signature, err = v.base64(); err == nil && len(q.Signature) > maxSignatureFile {
+				err = v.errorf("%d bytes, a signature has at most %d; give the content of the file that sluice policy sign writes", len(q.Signature), maxSignatureFile)
 			}
 		default:
-			err = v.errorf("no such field; there are hook, builtin, path, module_base64, sha256, engine, config and shadow_ticks")
+			err = v.errorf("no such field; there are hook, builtin, path, module_base64, signature_base64, sha256, engine, config and shadow_ticks")
 		}
 		return err
 	})
-	if err == nil && q.Path != "" && len(q.Module) > 0 {
+	if err == nil && q.path != "" && len(q.Module) > 0 {
 		err = root.errorf("path and module_base64 are both given; give one")
+	}
+	if err == nil && len(q.Signature) > 0 && len(q.Module) == 0 {
+		err = root.errorf("signature_base64 goes with module_base64; the signature of a path is read from the file PATH%s, and a builtin needs none", signature.Extension)
 	}
 	return q, err
 }
 
-// policyFile reads a module that a client has named. A relative path starts at the first of PolicyDirs. Links are
-// followed only within the folder, and nothing but a regular file is read.
-func (s *Server) policyFile(path string) ([]byte, error) {
+// base64 is a string's content, in base64.
+func (v value) base64() ([]byte, error) {
+	text, err := v.text()
+	if err != nil {
+		return nil, err
+	}
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, v.errorf("not base64: %v", err)
+	}
+	return b, nil
+}
+
+// policyFile reads a module that a client has named, and the signature beside it where there is one: the policies in use
+// say whether it is needed. A relative path starts at the first of PolicyDirs. Links are followed only within the folder,
+// and nothing but regular files is read.
+func (s *Server) policyFile(path string) (module, sig []byte, err error) {
 	if len(s.opts.PolicyDirs) == 0 {
-		return nil, &bodyError{"this server takes no path; send the module itself as module_base64"}
+		return nil, nil, &bodyError{"this server takes no path; send the module itself as module_base64"}
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(s.opts.PolicyDirs[0], path)
@@ -204,18 +234,21 @@ func (s *Server) policyFile(path string) ([]byte, error) {
 		return err == nil && filepath.IsLocal(rel)
 	})
 	if i < 0 {
-		return nil, &bodyError{fmt.Sprintf("path %q lies in none of the folders whose modules the configuration names (%s); put it there, or send it as module_base64",
+		return nil, nil, &bodyError{fmt.Sprintf("path %q lies in none of the folders whose modules the configuration names (%s); put it there, or send it as module_base64",
 			path, strings.Join(s.opts.PolicyDirs, ", "))}
 	}
-	b, err := readWithin(s.opts.PolicyDirs[i], path)
-	if err != nil {
-		return nil, &bodyError{fmt.Sprintf("path %q cannot be read: %v; name a readable Wasm module", path, err)}
+	if module, err = readWithin(s.opts.PolicyDirs[i], path, maxPolicyFile); err != nil {
+		return nil, nil, &bodyError{fmt.Sprintf("path %q cannot be read: %v; name a readable Wasm module", path, err)}
 	}
-	return b, nil
+	beside := path + signature.Extension
+	if sig, err = readWithin(s.opts.PolicyDirs[i], beside, maxSignatureFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, &bodyError{fmt.Sprintf("the module's signature %q cannot be read: %v; put the file that sluice policy sign writes there", beside, err)}
+	}
+	return module, sig, nil
 }
 
-// readWithin reads a file below dir, at most maxPolicyFile of it.
-func readWithin(dir, path string) ([]byte, error) {
+// readWithin reads a file below dir that has at most so many bytes.
+func readWithin(dir, path string, most int64) ([]byte, error) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil {
 		return nil, err
@@ -236,8 +269,8 @@ func readWithin(dir, path string) ([]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, errors.New("it is no regular file")
-	case info.Size() == 0 || info.Size() > maxPolicyFile:
-		return nil, fmt.Errorf("it has %d bytes; a module has 1 to %d", info.Size(), maxPolicyFile)
+	case info.Size() == 0 || info.Size() > most:
+		return nil, fmt.Errorf("it has %d bytes; it may have 1 to %d", info.Size(), most)
 	}
 	b := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, b); err != nil {

@@ -93,7 +93,7 @@ func TestPoliciesRoutes(t *testing.T) {
 	if a := s.call("POST", "/policies/stage", body); a.status != 200 || strings.TrimSpace(a.body) != `{"id":"4","state":"staged","changes":["gate"]}` {
 		t.Errorf("stage: %d %s", a.status, a.body)
 	}
-	if q := p.last(t); q.Hook != "reserve" || string(q.Module) != "bytes" || q.SHA256 != "cd" || q.Engine != "wasm" || string(q.Config) != `{"b":1, "a":[2]}` || q.Path != "" {
+	if q := p.last(t); q.Hook != "reserve" || string(q.Module) != "bytes" || q.SHA256 != "cd" || q.Engine != "wasm" || string(q.Config) != `{"b":1, "a":[2]}` || q.Signature != nil {
 		t.Errorf("staged %+v", q)
 	}
 	if a := s.call("POST", "/policies/stage", `{"hook":"gate","builtin":"ungated"}`); a.status != 200 || p.last(t).Builtin != "ungated" || p.last(t).Config != nil || p.last(t).ShadowTicks != nil {
@@ -173,6 +173,10 @@ func TestPolicyBodies(t *testing.T) {
 		{"not base64", "stage", `{"hook":"gate","module_base64":"?"}`, 400, "not base64"},
 		{"config no object", "stage", `{"hook":"gate","builtin":"ungated","config":[1]}`, 400, "config"},
 		{"path and module", "stage", `{"hook":"gate","path":"x.wasm","module_base64":"AAAA"}`, 400, "give one"},
+		{"signature not base64", "stage", `{"hook":"gate","module_base64":"AAAA","signature_base64":"?"}`, 400, "not base64"},
+		{"signature too large", "stage", `{"hook":"gate","module_base64":"AAAA","signature_base64":"` + strings.Repeat("A", 8<<10) + `"}`, 400, "6144 bytes"},
+		{"signature of a path", "stage", `{"hook":"gate","path":"x.wasm","signature_base64":"AAAA"}`, 400, "PATH.sig"},
+		{"signature of a builtin", "stage", `{"hook":"gate","builtin":"ungated","signature_base64":"AAAA"}`, 400, "goes with module_base64"},
 		{"no folder for paths", "stage", `{"hook":"gate","path":"/etc/passwd"}`, 400, "module_base64"},
 		{"too large", "stage", large, 413, "by its path"},
 		{"no id", "activate", `{}`, 400, "id is empty"},
@@ -230,15 +234,24 @@ func TestPolicyPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, p := newPolicyServer(t, filepath.Join(base, "one"), filepath.Join(base, "two"))
-	for _, c := range []struct{ name, path, want string }{
-		{"absolute", one, "bytes of one/a.wasm"},
-		{"below the second", two, "bytes of two/deep/b.wasm"},
-		{"relative to the first", "a.wasm", "bytes of one/a.wasm"},
-		{"a link within", inside, "bytes of one/a.wasm"},
+	write("one/a.wasm.sig")
+	write("one/signed-outside.wasm")
+	link(write("outside/c.sig"), "one/signed-outside.wasm.sig")
+	write("one/signed-by-folder.wasm")
+	link(".", "one/signed-by-folder.wasm.sig")
+	write("one/signed-at-length.wasm")
+	if err := os.WriteFile(filepath.Join(base, "one/signed-at-length.wasm.sig"), make([]byte, maxSignatureFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, path, want, sig string }{
+		{"absolute", one, "bytes of one/a.wasm", "bytes of one/a.wasm.sig"},
+		{"below the second", two, "bytes of two/deep/b.wasm", ""},
+		{"relative to the first", "a.wasm", "bytes of one/a.wasm", "bytes of one/a.wasm.sig"},
+		{"a link within", inside, "bytes of one/a.wasm", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.call("POST", "/policies/stage", fmt.Sprintf(`{"hook":"gate","path":%q}`, c.path))
-			if q := p.last(t); a.status != 200 || string(q.Module) != c.want || q.Name != c.path || q.Path != "" {
+			if q := p.last(t); a.status != 200 || string(q.Module) != c.want || q.Name != c.path || string(q.Signature) != c.sig {
 				t.Errorf("%d %s: %+v", a.status, a.body, q)
 			}
 		})
@@ -253,6 +266,9 @@ func TestPolicyPaths(t *testing.T) {
 		{"the folder itself", filepath.Join(base, "one"), "regular file"},
 		{"an empty file", "empty.wasm", "0 bytes"},
 		{"no such file", "none.wasm", "none.wasm"},
+		{"a signature that is a link that leaves", "signed-outside.wasm", "signed-outside.wasm.sig\" cannot be read"},
+		{"a signature that is a folder", "signed-by-folder.wasm", "regular file"},
+		{"a signature that is too large", "signed-at-length.wasm", "4097 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.call("POST", "/policies/stage", fmt.Sprintf(`{"hook":"gate","path":%q}`, c.path))

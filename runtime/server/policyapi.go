@@ -26,18 +26,18 @@ const (
 	PolicyDropped  = "dropped"  // staged once and let go unused, with nothing wrong with it; Reason says why
 )
 
-// StageRequest asks for one hook's policy to be made ready beside the ones in use. Exactly one of Builtin, Path and
-// Module is set.
+// StageRequest asks for one hook's policy to be made ready beside the ones in use. Exactly one of Builtin and Module
+// is set.
 type StageRequest struct {
 	Hook    string // "gate", "reserve", "admit" or "score"
 	Builtin string // a shipped policy
-	// Path is a module's file. Who calls answers for it: the file is read with the rights of this process.
-	Path   string
-	Module []byte // the bytes of a module
-	Name   string // what the policy of Module is called in reports; "": its hash
-	SHA256 string // hex; the bytes must have this hash. "": whatever they have
-	Engine string // "native" runs a shipped policy as plain Go; "" or "wasm"
-	Config []byte // one JSON object, the policy's own; nil: none
+	Module  []byte // the bytes of a module
+	Name    string // where Module is from, a path say; "": its hash
+	// Signature is the content of Module's signature file, for a hook whose modules must be signed; nil: there is none.
+	Signature []byte
+	SHA256    string // hex; the bytes must have this hash. "": whatever they have
+	Engine    string // "native" runs a shipped policy as plain Go; "" or "wasm"
+	Config    []byte // one JSON object, the policy's own; nil: none
 	// ShadowTicks is for how many ticks the policy answers beside the one in use before it may be activated, 0 to
 	// MaxShadowTicks. nil: what is configured for the hook.
 	ShadowTicks *int
