@@ -38,7 +38,8 @@ type Instance struct {
 	lastID   uint64
 	lastRoom uint64
 	flushes  []*flush
-	base     tally // what the groups before this one have counted
+	base     tally      // what the groups before this one have counted
+	past     pastCounts // the same of the policies that their seats have brought
 
 	policyEnds map[policyEnd]uint64 // requests that policies have ended for reasons of their own; guarded by mu
 }
@@ -159,6 +160,9 @@ func (in *Instance) retire(g *group) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	g.count(&in.base)
+	if in.policies == nil {
+		in.rememberFixed(g)
+	}
 	in.group = nil
 }
 

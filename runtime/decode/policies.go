@@ -71,7 +71,7 @@ type policies struct {
 	dead      []*policySet       // to be closed by who holds turn
 	swaps     uint64
 	refusals  uint64
-	past      map[policyKey]policyCount // of sets that are gone
+	past      pastCounts // of sets that are gone
 
 	shadowTicks [abi.Score + 1]int // by hook, where who stages does not say
 }

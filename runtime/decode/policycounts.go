@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -19,11 +20,19 @@ func keyOf(i *plugins.Info) policyKey {
 	return policyKey{strings.ToValidUTF8(i.Name, "?"), plugins.ClassOf(i.Hook)}
 }
 
+func (k policyKey) compare(o policyKey) int {
+	return cmp.Or(cmp.Compare(k.policy, o.policy), cmp.Compare(k.class, o.class))
+}
+
 // policyCount is what the instances of a policy have logged and counted.
 type policyCount struct {
 	replaced, lines, limited, lost uint64
 	faults                         [plugins.NumFaultClasses]uint64
 	counters                       map[string]uint64 // by name, none that is 0
+}
+
+func (c policyCount) empty() bool {
+	return c.replaced|c.lines|c.limited|c.lost == 0 && c.faults == [plugins.NumFaultClasses]uint64{} && len(c.counters) == 0
 }
 
 // counterLabel is the name of a counter for reports.
@@ -71,8 +80,8 @@ func (c policyCount) plus(o policyCount) policyCount {
 
 func addCapped(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
 
-// policyCounts is what the policies in use have logged and counted, in every set that they are or were part of: a switch
-// that leaves a policy in use takes nothing off its counters.
+// policyCounts is what the policies in use have logged and counted, in every set that they are or were part of: neither a
+// switch nor an end of the group takes anything off its counters.
 func (in *Instance) policyCounts() map[policyKey]policyCount {
 	p := in.policies
 	if p == nil {
@@ -85,27 +94,36 @@ func (in *Instance) policyCounts() map[policyKey]policyCount {
 		sum := p.sum(s)
 		tallyPolicies(all, s.infos, &sum)
 	}
-	used := map[policyKey]policyCount{}
-	for i := range p.active.infos {
-		k := keyOf(&p.active.infos[i])
-		used[k] = all[k].plus(p.past[k])
-	}
-	return used
+	return p.past.with(all, p.active.infos)
 }
 
 // fixedCounts are those of the policies that the seats have brought.
 func (in *Instance) fixedCounts() map[policyKey]policyCount {
 	in.mu.Lock()
-	g := in.group
-	in.mu.Unlock()
-	all := map[policyKey]policyCount{}
-	if g != nil {
-		for _, m := range g.members {
-			n := m.read()
-			tallyPolicies(all, m.inUse().Set().Infos(), &n.policy)
-		}
+	defer in.mu.Unlock()
+	if in.group == nil {
+		return nil
 	}
-	return all
+	all, infos := map[policyKey]policyCount{}, []plugins.Info(nil)
+	for _, m := range in.group.members {
+		n := m.read()
+		infos = m.inUse().Set().Infos()
+		tallyPolicies(all, infos, &n.policy)
+	}
+	return in.past.with(all, infos)
+}
+
+// rememberFixed keeps what the policies that the seats of a group have brought counted. The caller holds mu, and the
+// group's ranks have ended.
+func (in *Instance) rememberFixed(g *group) {
+	used := policyNames{}
+	for _, m := range g.members {
+		n := m.read()
+		infos := m.inUse().Set().Infos()
+		in.past.add(infos, &n.policy)
+		used.add(infos)
+	}
+	in.past.trim(used)
 }
 
 // sets are those that are in use, were, or are to be, and those that are to be closed. The caller holds mu.
@@ -117,28 +135,18 @@ func (p *policies) sets() []*policySet {
 	return all
 }
 
-// remember keeps what sets that are about to be closed have counted, for the policies that are part of another set. What
-// is in no set any more is forgotten, so that policies that come and go leave nothing behind. The caller holds mu.
+// remember keeps what sets that are about to be closed have counted. The caller holds mu.
 func (p *policies) remember(dead []*policySet) {
 	if len(dead) == 0 || p.closed {
 		return
 	}
-	if p.past == nil {
-		p.past = map[policyKey]policyCount{}
-	}
 	for _, s := range dead {
 		sum := p.sum(s)
-		tallyPolicies(p.past, s.infos, &sum)
+		p.past.add(s.infos, &sum)
 	}
-	kept := map[policyKey]bool{}
+	used := policyNames{}
 	for _, s := range p.sets() {
-		for i := range s.infos {
-			kept[keyOf(&s.infos[i])] = true
-		}
+		used.add(s.infos)
 	}
-	for k := range p.past {
-		if !kept[k] {
-			delete(p.past, k)
-		}
-	}
+	p.past.trim(used)
 }
