@@ -23,7 +23,7 @@ type collector struct {
 	effectErrors, stepErrors, disagreed, refusedBackups, dropped      *prometheus.Desc
 	epoch, policyEnded                                                *prometheus.Desc
 	policyEpoch, policySwaps, policyRefused, policyInfo               *prometheus.Desc
-	policyFaults                                                      *prometheus.Desc
+	policyFaults, policyOwnStatus                                     *prometheus.Desc
 	policyReplaced, policyLogLines, policyLogDropped, policyCounter   *prometheus.Desc
 	shadowRecords, shadowDiffered                                     *prometheus.Desc
 	policySlow, policyLongest                                         *prometheus.Desc
@@ -69,6 +69,7 @@ func newCollector(in *Instance) *collector {
 	c.policyRefused = desc("policy_refused_total", "Policies that were not staged, or not activated, for what they are or for a rank that lagged.")
 	c.policyInfo = desc("policy_info", "1 for the policy in use of each hook.", "hook", "name", "sha256", "engine")
 	c.policyFaults = desc("policy_rank_faults_total", "Faults of a policy in use, added up over the ranks; a kind is shown once there was one.", "policy", "class", "kind")
+	c.policyOwnStatus = desc("policy_own_status_answers_total", "Answers of a policy in use that came with a status of its own, 1 to 255, over all ranks.", "policy", "class")
 	c.policyReplaced = desc("policy_instances_replaced_total", "Instances of a policy in use that were discarded for a fault, over all ranks.", "policy", "class")
 	c.policyLogLines = desc("policy_log_lines_total", "Lines that a policy in use logged, dropped ones aside, over all ranks.", "policy", "class")
 	c.policyLogDropped = desc("policy_log_dropped_total", "Lines that a policy in use logged and nobody saw: lost in its ring, or kept back by the rate limit.", "policy", "class", "why")

@@ -27,12 +27,13 @@ func (k policyKey) compare(o policyKey) int {
 // policyCount is what the instances of a policy have logged and counted.
 type policyCount struct {
 	replaced, lines, limited, lost uint64
+	ownStatus                      uint64 // answers
 	faults                         [plugins.NumFaultClasses]uint64
 	counters                       map[string]uint64 // by name, none that is 0
 }
 
 func (c policyCount) empty() bool {
-	return c.replaced|c.lines|c.limited|c.lost == 0 && c.faults == [plugins.NumFaultClasses]uint64{} && len(c.counters) == 0
+	return c.replaced|c.lines|c.limited|c.lost|c.ownStatus == 0 && c.faults == [plugins.NumFaultClasses]uint64{} && len(c.counters) == 0
 }
 
 // counterLabel is the name of a counter for reports.
@@ -46,7 +47,7 @@ func tallyPolicies(to map[policyKey]policyCount, infos []plugins.Info, sum *[num
 				continue
 			}
 			k := keyOf(&infos[i])
-			c := policyCount{replaced: sum[h].Replaced, lines: sum[h].Lines, limited: sum[h].LinesLimited, lost: sum[h].LinesLost, faults: sum[h].Faults}
+			c := policyCount{replaced: sum[h].Replaced, lines: sum[h].Lines, limited: sum[h].LinesLimited, lost: sum[h].LinesLost, ownStatus: sum[h].Custom, faults: sum[h].Faults}
 			for n, v := range sum[h].Counters {
 				if v > 0 {
 					if c.counters == nil {
@@ -63,7 +64,7 @@ func tallyPolicies(to map[policyKey]policyCount, infos []plugins.Info, sum *[num
 
 // plus is the sum; neither operand changes.
 func (c policyCount) plus(o policyCount) policyCount {
-	sum := policyCount{replaced: c.replaced + o.replaced, lines: c.lines + o.lines, limited: c.limited + o.limited, lost: c.lost + o.lost, faults: c.faults}
+	sum := policyCount{replaced: c.replaced + o.replaced, lines: c.lines + o.lines, limited: c.limited + o.limited, lost: c.lost + o.lost, ownStatus: c.ownStatus + o.ownStatus, faults: c.faults}
 	for class, n := range o.faults {
 		sum.faults[class] += n
 	}

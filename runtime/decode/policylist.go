@@ -137,7 +137,7 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 			}
 			n := &sum[i]
 			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
-				Native: n.Native, Held: n.Held, Declined: n.Declined, Faults: map[string]uint64{}, Quarantined: quarantined[i],
+				Native: n.Native, Held: n.Held, Declined: n.Declined, OwnStatus: n.Custom, Faults: map[string]uint64{}, Quarantined: quarantined[i],
 				SlowCalls: n.SlowCalls, Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
 			for c, count := range n.Counters {
 				if count > 0 {
@@ -214,6 +214,7 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 				emit(c.policyFaults, prometheus.CounterValue, float64(v), policy, class, f.String())
 			}
 		}
+		emit(c.policyOwnStatus, prometheus.CounterValue, float64(n.ownStatus), policy, class)
 		emit(c.policyReplaced, prometheus.CounterValue, float64(n.replaced), policy, class)
 		emit(c.policyLogLines, prometheus.CounterValue, float64(n.lines), policy, class)
 		emit(c.policyLogDropped, prometheus.CounterValue, float64(n.lost), policy, class, "lost")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"sluice/abi"
@@ -15,11 +16,11 @@ import (
 	"sluice/runtime/server"
 )
 
-// versionOf is a policy that counts and logs, and traps now and then; each version has bytes of its own.
+// versionOf is a policy that counts and logs, answers with status 3, and traps now and then; each version has bytes of its own.
 func versionOf(t *testing.T, m manifest.Manifest) []byte {
 	t.Helper()
 	m.Counters = []string{"held"}
-	wasm, err := manifest.Write(reserveModule(counting(trapsOnCall(7)), nil), m)
+	wasm, err := manifest.Write(reserveModule(counting(slices.Concat(trapsOnCall(7), []byte{0x41, 3, 0x6A})), nil), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +42,7 @@ func (s *policySeries) scrape(when string) {
 		{"policy_log_dropped_total", "local", s.policy, "rate"},
 		{"policy_instances_replaced_total", "local", s.policy},
 		{"policy_rank_faults_total", "local", "trap", s.policy},
+		{"policy_own_status_answers_total", "local", s.policy},
 	} {
 		v, there := s.reg.Value(labels[0], labels[1:]...)
 		if there && v < s.before[labels[0]] {
@@ -109,6 +111,28 @@ func TestPolicySeriesNeverGoDown(t *testing.T) {
 	push(v1)
 	s.more("v1 in the next group")
 	r.wire.set(func(w *wire) { w.slow = false })
+}
+
+// Answers with a status of the policy's own are answers, and are counted.
+func TestOwnStatusIsCounted(t *testing.T) {
+	r := newSwapRig(t, nil)
+	r.wire.set(func(w *wire) { w.slow = true })
+	live := r.submit("live", 10, 5)
+	r.swap(module(reserveModule(answers(7), nil), "seven"))
+	eventually(t, "answers", func() bool { return r.active("reserve").OwnStatus >= 4 })
+	if k := r.active("reserve"); k.OwnStatus != k.Calls || k.Native != 0 || k.Declined != 0 {
+		t.Errorf("%+v; want every call answered with a status of its own", k)
+	}
+	if r.value("policy_own_status_answers_total", "local", "seven") < 4 || r.value("policy_own_status_answers_total", "replicated", "fifo-headroom") != 0 {
+		t.Error("the metric does not show that")
+	}
+	r.swap(module(reserveModule(answers(0), nil), "zero"))
+	eventually(t, "answers", func() bool { return r.active("reserve").Calls >= 4 })
+	if k := r.active("reserve"); k.OwnStatus != 0 {
+		t.Errorf("%+v; a status of 0 is none of its own", k)
+	}
+	r.wire.set(func(w *wire) { w.slow = false })
+	outcome(t, live)
 }
 
 // The same of policies that the seats bring with each group.

@@ -31,7 +31,7 @@ func (p *fakePolicies) note(call string) (PolicySet, error) {
 
 func (p *fakePolicies) Policies() PolicyList {
 	return PolicyList{Epoch: 3, Sets: []PolicySet{{ID: "2", State: PolicyActive, Epoch: 3, Hooks: []PolicyHook{
-		{Hook: "gate", Name: "x.wasm", SHA256: "ab", Engine: "compiler", Calls: 9, Native: 1, Faults: map[string]uint64{"trap": 1}, Quarantined: true, SlowCalls: 3,
+		{Hook: "gate", Name: "x.wasm", SHA256: "ab", Engine: "compiler", Calls: 9, Native: 1, OwnStatus: 3, Faults: map[string]uint64{"trap": 1}, Quarantined: true, SlowCalls: 3,
 			Replaced: 1, LogLines: 5, LogDropped: 2, Counters: map[string]uint64{"held": 7}}}}}}
 }
 
@@ -85,7 +85,7 @@ func TestPoliciesRoutes(t *testing.T) {
 	s, p := newPolicyServer(t)
 	a := s.call("GET", "/policies", "")
 	want := `{"policy_epoch":3,"policies":[{"id":"2","state":"active","policy_epoch":3,"hooks":[{"hook":"gate","name":"x.wasm","sha256":"ab","engine":"compiler",` +
-		`"calls":9,"native_answers":1,"held_answers":0,"declined":0,"faults":{"trap":1},"quarantined":true,"slow_calls":3,"instances_replaced":1,"log_lines":5,"log_dropped":2,"counters":{"held":7}}]}]}`
+		`"calls":9,"native_answers":1,"held_answers":0,"declined":0,"own_status_answers":3,"faults":{"trap":1},"quarantined":true,"slow_calls":3,"instances_replaced":1,"log_lines":5,"log_dropped":2,"counters":{"held":7}}]}]}`
 	if a.status != 200 || strings.TrimSpace(a.body) != want {
 		t.Errorf("list: %d %s", a.status, a.body)
 	}

@@ -63,13 +63,14 @@ type PolicyHook struct {
 	Name        string            `json:"name"`
 	SHA256      string            `json:"sha256,omitempty"` // of the module; "" for plain Go
 	Engine      string            `json:"engine"`
-	Calls       uint64            `json:"calls"`          // ticks in which an answer was asked for
-	Native      uint64            `json:"native_answers"` // of those, answered by the native policy in its place
-	Held        uint64            `json:"held_answers"`   // of those, by nobody: on_fault = "hold"
-	Declined    uint64            `json:"declined"`       // of those, because the policy declined
-	Faults      map[string]uint64 `json:"faults"`         // by class; classes without a fault are left out
-	Quarantined bool              `json:"quarantined"`    // out of use on all ranks for its faults
-	SlowCalls   uint64            `json:"slow_calls"`     // longer than policy.slow_call; their answers stand
+	Calls       uint64            `json:"calls"`              // ticks in which an answer was asked for
+	Native      uint64            `json:"native_answers"`     // of those, answered by the native policy in its place
+	Held        uint64            `json:"held_answers"`       // of those, by nobody: on_fault = "hold"
+	Declined    uint64            `json:"declined"`           // of those, because the policy declined
+	OwnStatus   uint64            `json:"own_status_answers"` // the policy's own, with a status of 1 to 255; Native and Held are not among them
+	Faults      map[string]uint64 `json:"faults"`             // by class; classes without a fault are left out
+	Quarantined bool              `json:"quarantined"`        // out of use on all ranks for its faults
+	SlowCalls   uint64            `json:"slow_calls"`         // longer than policy.slow_call; their answers stand
 
 	Replaced   uint64            `json:"instances_replaced"` // discarded for a fault
 	LogLines   uint64            `json:"log_lines"`          // of its log, passed on
