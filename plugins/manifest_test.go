@@ -44,6 +44,52 @@ func TestAModulesManifest(t *testing.T) {
 	}
 }
 
+// A policy is called by the name in its manifest, wherever its module is from; without one by where it is from.
+func TestAPolicysName(t *testing.T) {
+	host := plugins.NewHost(plugins.Options{})
+	defer closing(t, host.Close)
+	const hash = "" // stands for the first 12 digits of the module's
+	for _, c := range []struct{ title, from, want string }{
+		{"pace", "srv/pace2.wasm", "pace"},
+		{"pace", hash, "pace"},
+		{" pace  ", "srv/pace.wasm", "pace"},
+		{"", "srv/pace.wasm", "srv/pace.wasm"},
+		{"  ", "srv/pace.wasm", "srv/pace.wasm"},
+		{"", hash, hash},
+	} {
+		wasm := withManifest(t, guestModule{gate: code(op(opUnreachable))}, manifest.Manifest{Name: c.title, Version: "2"})
+		set, err := host.NewSet(context.Background(), []plugins.Spec{{Hook: abi.Gate, Module: wasm, Name: c.from}}, abi.HostInfo{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closing(t, set.Close)
+		i := set.Infos()[0]
+		want, from := c.want, c.from
+		if c.from == hash {
+			from = i.SHA256[:12]
+		}
+		if c.want == hash {
+			want = i.SHA256[:12]
+		}
+		if i.Policy() != want || i.Name != from || i.Manifest().Version != "2" || set.Gate.Policy() != want {
+			t.Errorf("%+v: %+v is called %q, its runner %q, want %q from %q", c, i, i.Policy(), set.Gate.Policy(), want, from)
+		}
+		nOut, encode, _ := inputs(abi.Gate)
+		a, err := set.Gate.Run(1, 1, 3, nOut, encode)
+		if err != nil || a.Fault == nil || a.Fault.Policy != want {
+			t.Errorf("%+v: %v, %v; want a fault of %s", c, a.Fault, err, want)
+		}
+	}
+	set, err := host.NewSet(context.Background(), []plugins.Spec{{Hook: abi.Gate, Builtin: "ungated"}}, abi.HostInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing(t, set.Close)
+	if i := set.Infos()[0]; i.Policy() != "ungated" || i.Manifest() != nil {
+		t.Errorf("a shipped policy is called %q, with manifest %+v", i.Policy(), i.Manifest())
+	}
+}
+
 func TestABadManifestIsRefused(t *testing.T) {
 	wasm := wasmbin.AppendCustom(guestModule{gate: i32(0)}.bytes(), manifest.Section, []byte(`{"reasons":{"3":"x"}}`))
 	host := plugins.NewHost(plugins.Options{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"sluice/abi"
 	"sluice/plugins/manifest"
@@ -19,7 +20,7 @@ type Spec struct {
 	Builtin string
 	// Module is the bytes of a module that exports the hook.
 	Module []byte
-	// Name is what the policy of Module is called in faults and reports; a path, say. Empty: its hash.
+	// Name is where Module is from, a path say; empty: its hash. The policy is called so where its manifest has no name.
 	Name string
 	// Native runs a shipped policy as plain Go instead of WebAssembly.
 	Native bool
@@ -43,11 +44,29 @@ type Spec struct {
 // Info describes the policy of one hook, for reports.
 type Info struct {
 	Hook   abi.Hook
-	Name   string
+	Name   string // where it is from: what the Spec names, a builtin or a path say
 	SHA256 string // of the module, in hex; empty for a native policy
 	Engine Engine
 
-	module *Module // nil for a native policy
+	module  *Module // nil for a native policy
+	builtin bool
+}
+
+// Policy is what the policy is called in metrics, in the log and in its faults: the name in its module's manifest, so that
+// all versions of it have one name wherever they are from; else Name.
+func (i Info) Policy() string {
+	if m := i.Manifest(); m != nil && strings.TrimSpace(m.Name) != "" {
+		return strings.TrimSpace(m.Name)
+	}
+	return i.Name
+}
+
+// Manifest is what the module says about itself, nil where it says nothing. The shipped policies have none of their own.
+func (i Info) Manifest() *manifest.Manifest {
+	if i.module == nil || i.builtin {
+		return nil
+	}
+	return i.module.Manifest()
 }
 
 // CounterName is what the policy calls counter i, 0 to abi.Counters-1.
@@ -230,7 +249,7 @@ func (b *setBuilder) runner(ctx context.Context, hook abi.Hook) (*Runner, error)
 		return nil, err
 	}
 	fallback := NewNative(policy)
-	info := Info{Hook: hook, Name: s.label(), Engine: EngineNative}
+	info := Info{Hook: hook, Name: s.label(), Engine: EngineNative, builtin: s.Builtin != ""}
 	var slot *Slot
 	if !s.Native {
 		var m *Module
@@ -248,7 +267,7 @@ func (b *setBuilder) runner(ctx context.Context, hook abi.Hook) (*Runner, error)
 		return nil, err
 	}
 	b.set.infos = append(b.set.infos, info)
-	r, err := NewRunner(hook, info.Name, slot, fallback)
+	r, err := NewRunner(hook, info.Policy(), slot, fallback)
 	if err == nil {
 		r.SetOnFault(s.OnFault)
 	}

@@ -235,7 +235,7 @@ func TestServeFollowsModules(t *testing.T) {
 	if k := f.active("gate"); k.SHA256 != sum(first) {
 		t.Errorf("active %+v", k)
 	}
-	if _, ok := f.reg.Value("policy_info", "wasm", "gate", path, sum(second)); ok {
+	if _, ok := f.reg.Value("policy_info", "wasm", "gate", path, path, sum(second)); ok {
 		t.Error("the series of the module that left is still there")
 	}
 	if status, a := f.post("/generate", body("hello", 4, "")); status != http.StatusOK || a.Meta.Completion != 4 {

@@ -17,7 +17,7 @@ type policyKey struct {
 }
 
 func keyOf(i *plugins.Info) policyKey {
-	return policyKey{strings.ToValidUTF8(i.Name, "?"), plugins.ClassOf(i.Hook)}
+	return policyKey{strings.ToValidUTF8(i.Policy(), "?"), plugins.ClassOf(i.Hook)}
 }
 
 func (k policyKey) compare(o policyKey) int {

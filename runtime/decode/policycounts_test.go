@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sluice/plugins"
+	"sluice/plugins/manifest"
 	"sluice/runtime/schedule"
 	"sluice/runtime/server"
 )
@@ -120,6 +121,49 @@ func TestPoliciesThatWereLeftHaveNoSpare(t *testing.T) {
 		t.Errorf("rollback: %v", err)
 	}
 	called(r.active("reserve").Calls + 4)
+	r.wire.set(func(w *wire) { w.slow = false })
+	outcome(t, live)
+}
+
+// A policy is called by its manifest's name in metrics and log, so that its versions continue one series wherever they
+// are from; /policies shows where that is, and who the module says that it is.
+func TestPoliciesAreCalledByTheirManifest(t *testing.T) {
+	var log shared
+	r := newSwapRig(t, func(o *Options) {
+		o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
+		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	r.wire.set(func(w *wire) { w.slow = true })
+	live := r.submit("live", 10, 5)
+	s := &policySeries{rig: r, policy: "pace", before: map[string]float64{}}
+	v1 := versionOf(t, manifest.Manifest{Name: "pace", Version: "1.0", Author: "A", Licence: "MIT", SourceSHA256: strings.Repeat("0a", 32)})
+	v2 := versionOf(t, manifest.Manifest{Name: "pace", Version: "2.0"})
+	r.swap(module(v1, "srv/pace.wasm"))
+	s.more("v1, of a path")
+	want := server.PolicyManifest{Name: "pace", Version: "1.0", Author: "A", Licence: "MIT", SourceSHA256: strings.Repeat("0a", 32)}
+	if k := r.active("reserve"); k.Name != "srv/pace.wasm" || k.Manifest == nil || *k.Manifest != want {
+		t.Errorf("%+v with %+v, want %+v", k, k.Manifest, want)
+	}
+	if k := r.active("gate"); k.Manifest != nil {
+		t.Errorf("a shipped policy has %+v", k.Manifest)
+	}
+	n := s.before["policy_counter_total"]
+	r.swap(module(v2, ""))
+	if s.scrape("v2, of bytes"); s.before["policy_counter_total"] < n {
+		t.Error("v2 begins a series of its own")
+	}
+	s.more("v2, of bytes")
+	if k := r.active("reserve"); k.Name != sum(v2)[:12] || *k.Manifest != (server.PolicyManifest{Name: "pace", Version: "2.0"}) {
+		t.Errorf("%+v with %+v", k, k.Manifest)
+	}
+	if r.value("policy_info", "wasm", "reserve", sum(v2)[:12], "pace", sum(v2)) != 1 {
+		t.Error("policy_info does not join the two names")
+	}
+	for _, line := range []string{"policy=pace hook=reserve class=local tick=", `fault="policy \"pace\": reserve: trap{unreachable}`} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("the log has no %s: %s", line, log.String())
+		}
+	}
 	r.wire.set(func(w *wire) { w.slow = false })
 	outcome(t, live)
 }

@@ -138,7 +138,10 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 			n := &sum[i]
 			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
 				Native: n.Native, Held: n.Held, Declined: n.Declined, OwnStatus: n.Custom, Faults: map[string]uint64{}, Quarantined: quarantined[i],
-				SlowCalls: n.SlowCalls, Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
+				Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
+			if m := info.Manifest(); m != nil {
+				k.Manifest = &server.PolicyManifest{Name: m.Name, Version: m.Version, Author: m.Author, Licence: m.Licence, SourceSHA256: m.SourceSHA256}
+			}
 			for c, count := range n.Counters {
 				if count > 0 {
 					if k.Counters == nil {
@@ -205,7 +208,7 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 	emit(c.policySwaps, prometheus.CounterValue, float64(swaps))
 	emit(c.policyRefused, prometheus.CounterValue, float64(refusals))
 	for _, i := range c.in.PolicyInfos() {
-		emit(c.policyInfo, prometheus.GaugeValue, 1, i.Hook.String(), strings.ToValidUTF8(i.Name, "?"), i.SHA256, i.Engine.String())
+		emit(c.policyInfo, prometheus.GaugeValue, 1, i.Hook.String(), strings.ToValidUTF8(i.Name, "?"), strings.ToValidUTF8(i.Policy(), "?"), i.SHA256, i.Engine.String())
 	}
 	for k, n := range c.in.policyCounts() {
 		policy, class := k.policy, k.class.String()

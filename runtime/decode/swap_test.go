@@ -94,7 +94,7 @@ func sum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
 func TestSwapShowsInListAndMetrics(t *testing.T) {
 	r := newSwapRig(t, nil)
-	if n := r.value("policy_info", "native", "gate", "restore-gated", ""); n != 1 {
+	if n := r.value("policy_info", "native", "gate", "restore-gated", "restore-gated", ""); n != 1 {
 		t.Errorf("policy_info of the start is %v", n)
 	}
 	staged := r.stage(builtin("gate", "pending-only"))
@@ -113,7 +113,7 @@ func TestSwapShowsInListAndMetrics(t *testing.T) {
 	if r.value("policy_epoch") != 1 || r.value("policy_swaps_total") != 1 || r.value("policy_refused_total") != 0 {
 		t.Errorf("epoch %v, %v swaps, %v refused", r.value("policy_epoch"), r.value("policy_swaps_total"), r.value("policy_refused_total"))
 	}
-	if _, old := r.reg.Value("policy_info", "native", "gate", "restore-gated", ""); old || r.value("policy_info", "native", "gate", "pending-only", "") != 1 {
+	if _, old := r.reg.Value("policy_info", "native", "gate", "restore-gated", "restore-gated", ""); old || r.value("policy_info", "native", "gate", "pending-only", "pending-only", "") != 1 {
 		t.Error("the series of the policy that left is still there, or that of its successor is not")
 	}
 	outcome(t, r.submit("x", 10, 5))

@@ -60,7 +60,7 @@ type PolicySet struct {
 // PolicyHook is the policy of one hook. The counters are sums over the ranks, of its time in use.
 type PolicyHook struct {
 	Hook        string            `json:"hook"`
-	Name        string            `json:"name"`
+	Name        string            `json:"name"`             // where it is from: a builtin, a path, or the hash of bytes
 	SHA256      string            `json:"sha256,omitempty"` // of the module; "" for plain Go
 	Engine      string            `json:"engine"`
 	Calls       uint64            `json:"calls"`              // ticks in which an answer was asked for
@@ -77,7 +77,19 @@ type PolicyHook struct {
 	LogDropped uint64            `json:"log_dropped"`        // of its log, lost or kept back by the limit
 	Counters   map[string]uint64 `json:"counters,omitempty"` // its own, by name; those that are 0 are left out
 
+	Manifest *PolicyManifest `json:"manifest,omitempty"` // what the module says about itself; nil where it says nothing
+
 	State *PolicyState `json:"state,omitempty"` // nil until it came into use after another policy
+}
+
+// PolicyManifest is who a module says that it is; what it does not say is "". Name is what metrics, log and faults call the
+// policy; without it they have PolicyHook.Name.
+type PolicyManifest struct {
+	Name         string `json:"name,omitempty"`
+	Version      string `json:"version,omitempty"`
+	Author       string `json:"author,omitempty"`
+	Licence      string `json:"licence,omitempty"`
+	SourceSHA256 string `json:"source_sha256,omitempty"`
 }
 
 // PolicyState is what became of the predecessor's state when a policy came into use: of the ranks, the one that got least.
