@@ -133,17 +133,36 @@ func (f *follower) reload(ctx context.Context) {
 		f.log.Error("the configuration was not read again; what runs keeps running", "error", err)
 		return
 	}
-	if keys := restartKeys(f.now, next); len(keys) > 0 {
+	keys := restartKeys(f.now, next)
+	if len(keys) > 0 {
 		f.log.Warn("these keys changed and need a restart", "keys", strings.Join(keys, ", "))
 	}
 	keepFixed(&f.now.Policy, &next.Policy)
+	changing := len(keys) > 0 || f.change != nil
 	f.giveUp(errSuperseded)
 	// What only says how changes are made holds at once.
 	f.local.SetShadowTicks(&next.Policy)
 	for _, h := range configured() {
-		router.HookOf(&f.now.Policy, h).ShadowTicks = router.HookOf(&next.Policy, h).ShadowTicks
+		from, to := router.HookOf(&f.now.Policy, h), router.HookOf(&next.Policy, h)
+		changing = changing || from.ShadowTicks != to.ShadowTicks
+		from.ShadowTicks = to.ShadowTicks
 	}
-	_ = f.apply(ctx, &next.Policy, f.differing(&next.Policy, configured()), false) // it has logged what is wrong
+	changed := f.withStrayed(f.differing(&next.Policy, configured()))
+	if len(changed) == 0 && !changing {
+		f.log.Info("the configuration was read again; nothing changed")
+	}
+	_ = f.apply(ctx, &next.Policy, changed, false) // it has logged what is wrong
+}
+
+// withStrayed adds to the hooks that are to be changed those for which something else is in use than was applied last: a
+// client has pushed it or rolled back to it since.
+func (f *follower) withStrayed(changed []abi.Hook) []abi.Hook {
+	strayed := slices.DeleteFunc(f.local.Strayed(), func(h abi.Hook) bool { return slices.Contains(changed, h) })
+	if len(strayed) == 0 {
+		return changed
+	}
+	f.log.Info("other policies are in use than were configured, after a push or a rollback; the configured ones are applied again", "hooks", hookNames(strayed))
+	return slices.DeleteFunc(configured(), func(h abi.Hook) bool { return !slices.Contains(changed, h) && !slices.Contains(strayed, h) })
 }
 
 // differing lists those of the hooks for which something other than p says is in use.

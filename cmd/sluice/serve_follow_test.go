@@ -282,6 +282,60 @@ func TestServePolicies(t *testing.T) {
 	f.wantActive("restore-gated", "until-retired", 2)
 }
 
+// What a client has pushed or rolled back to stays until a hangup, which puts back what the configuration says and logs
+// why; one that changes nothing says so. A change of another module's file leaves it alone.
+func TestServeHangupAfterARollback(t *testing.T) {
+	const again, nothing = "after a push or a rollback; the configured ones are applied again", "nothing changed"
+	first, err := os.ReadFile(trapModule(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := append(append([]byte{}, first...), 0, 2, 1, 'x') // the same with a custom section
+	sum := func(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
+	dir := t.TempDir()
+	gate, reserve := filepath.Join(dir, "gate.wasm"), filepath.Join(dir, "reserve.wasm")
+	replaceFile(t, gate, first)
+	replaceFile(t, reserve, first)
+	f := startFollowed(t, fmt.Sprintf("[policy.gate]\npath = %q\n[policy.reserve]\npath = %q\n[policy.admit]\nengine = \"native\"\n", gate, reserve))
+	wantGate := func(when, hash string, epoch float64) {
+		t.Helper()
+		if k := f.active("gate"); k.SHA256 != hash || f.value("policy_epoch") != epoch {
+			t.Errorf("%s: %+v in epoch %v, want %s in %v\n%s", when, k, f.value("policy_epoch"), hash, epoch, f.stderr)
+		}
+	}
+	f.hup(nothing, 1)
+	wantGate("at the start", sum(first), 0)
+	replaceFile(t, gate, second)
+	f.eventually("the second module", func() bool { return f.value("policy_epoch") == 1 })
+	f.eventually("the log", func() bool { return strings.Contains(f.stderr.String(), "the configured policies are in use") })
+	if status, _ := f.post("/policies/rollback", ""); status != http.StatusOK {
+		t.Fatalf("rollback: %d", status)
+	}
+	wantGate("after the rollback", sum(first), 2)
+	replaceFile(t, reserve, second)
+	f.eventually("the other module", func() bool { return f.value("policy_epoch") == 3 })
+	f.eventually("the log", func() bool { return strings.Count(f.stderr.String(), "the configured policies are in use") == 2 })
+	wantGate("after a change of the other module", sum(first), 3)
+	f.hup("the configured policies are in use", 3)
+	wantGate("after a hangup", sum(second), 4)
+	if log := f.stderr.String(); !strings.Contains(log, again+"\" hooks=[gate]") {
+		t.Errorf("the log does not say why:\n%s", log)
+	}
+	f.hup(nothing, 2)
+	if status, _ := f.post("/policies/stage", `{"hook":"gate","builtin":"ungated","engine":"native","shadow_ticks":0}`); status != http.StatusOK {
+		t.Fatalf("stage: %d", status)
+	}
+	if status, _ := f.post("/policies/activate", fmt.Sprintf(`{"id":%q}`, f.sets(server.PolicyStaged)[0].ID)); status != http.StatusOK {
+		t.Fatalf("activate: %d", status)
+	}
+	f.hup("the configured policies are in use", 4)
+	wantGate("after a push and a hangup", sum(second), 6)
+	f.hup(nothing, 3)
+	if n := strings.Count(f.stderr.String(), again); n != 2 {
+		t.Errorf("%d times applied again, want 2:\n%s", n, f.stderr)
+	}
+}
+
 // withShadow is a configuration whose gate has a shadow run.
 func withShadow(gate string, ticks int) string {
 	return strings.Replace(native(gate, "until-retired", ""), "[policy.gate]\n", fmt.Sprintf("[policy.gate]\nshadow_ticks = %d\n", ticks), 1)

@@ -66,6 +66,18 @@ func (in *Instance) PolicyInfos() []plugins.Info {
 	return in.group.members[0].inUse().Set().Infos()
 }
 
+// PolicySpecs are the policies in use, as they were staged or given at the start; nil where the seats bring them. What the
+// specs point to is not to be changed.
+func (in *Instance) PolicySpecs() []plugins.Spec {
+	p := in.policies
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.active.specs)
+}
+
 // show describes a set. The caller holds mu.
 func (p *policies) show(s *policySet, state string) server.PolicySet {
 	out := server.PolicySet{ID: s.name(), State: state, Epoch: s.epoch, Reason: s.reason}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,9 @@ type Local struct {
 	shape   model.Shape // of a page of one decode rank
 	sched   schedule.Config
 	prefill atomic.Pointer[transfer.Prefill] // of the present epoch
+
+	mu      sync.Mutex
+	applied map[abi.Hook]plugins.Spec // by the configuration last, at the start or by SetPolicies
 }
 
 // NewLocal builds and starts everything. The first group has formed when it returns; Ready says when it ticks.
@@ -83,6 +87,7 @@ func NewLocal(ctx context.Context, o LocalOptions) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.apply(specs)
 	d, m := &o.Config.Decode, &o.Config.Model
 	l.decode, err = decode.New(decode.Options{
 		Schedule: l.sched, Form: l.form,
@@ -120,7 +125,12 @@ func (l *Local) PolicyEngine() server.PolicyEngine { return l.decode }
 // where they have one. On an error, which wraps server.ErrPolicyRefused or server.ErrPolicyConflict, or is the cause of
 // ctx's end, what runs is as it was. The shadow run is that of SetShadowTicks.
 func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi.Hook) error {
-	s, err := l.decode.StageSpecs(ctx, changed, func(h abi.Hook) (plugins.Spec, error) { return specOf(c, h) })
+	var specs []plugins.Spec
+	s, err := l.decode.StageSpecs(ctx, changed, func(h abi.Hook) (plugins.Spec, error) {
+		s, err := specOf(c, h)
+		specs = append(specs, s)
+		return s, err
+	})
 	if err != nil {
 		return err
 	}
@@ -128,13 +138,47 @@ func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi
 		_, err = l.decode.Activate(ctx, s.ID)
 	}
 	switch {
-	case err != nil && l.active(s.ID):
-		return nil // somebody else was faster
-	case err != nil && ctx.Err() != nil:
+	case err == nil || l.active(s.ID): // or somebody else was faster
+		l.apply(specs)
+		return nil
+	case ctx.Err() != nil:
 		// Where it cannot be dropped, it stays staged, and newer ones push it out.
 		_ = l.decode.Drop(context.WithoutCancel(ctx), s.ID, context.Cause(ctx).Error())
 	}
 	return err
+}
+
+// apply notes what the configuration has put in use.
+func (l *Local) apply(specs []plugins.Spec) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.applied == nil {
+		l.applied = map[abi.Hook]plugins.Spec{}
+	}
+	for _, s := range specs {
+		l.applied[s.Hook] = s
+	}
+}
+
+// Strayed lists the hooks for which another policy is in use than the configuration has put in use last, as a client's
+// push or rollback leaves it: another module, source, table or limit.
+func (l *Local) Strayed() []abi.Hook {
+	specs := l.decode.PolicySpecs()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []abi.Hook
+	for _, s := range specs {
+		if a, ok := l.applied[s.Hook]; ok && !samePolicy(&a, &s) {
+			out = append(out, s.Hook)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func samePolicy(a, b *plugins.Spec) bool {
+	return a.Builtin == b.Builtin && a.Native == b.Native && a.Name == b.Name && a.Fuel == b.Fuel && a.MemoryPages == b.MemoryPages &&
+		a.Pin == b.Pin && bytes.Equal(a.Module, b.Module) && bytes.Equal(a.Config, b.Config)
 }
 
 // active says whether the set of an id is in use.
