@@ -336,6 +336,34 @@ func TestServeHangupAfterARollback(t *testing.T) {
 	}
 }
 
+// A policy that is refused is logged once, whether a file or a client brings it, and whatever refuses it.
+func TestServeLogsARefusalOnce(t *testing.T) {
+	module, err := os.ReadFile(trapModule(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "policy.wasm")
+	replaceFile(t, path, module)
+	f := startFollowed(t, fmt.Sprintf("[policy.gate]\npath = %q\n[policy.reserve]\nengine = \"native\"\n[policy.admit]\nengine = \"native\"\n", path))
+	once := func(when, says string) {
+		t.Helper()
+		if n := strings.Count(f.stderr.String(), says); n != 1 {
+			t.Errorf("%s: logged %d times, want once:\n%s", when, n, f.stderr)
+		}
+	}
+	replaceFile(t, path, []byte("no module at all"))
+	// The follower's line comes last.
+	f.eventually("the refusal", func() bool { return strings.Contains(f.stderr.String(), "the configured policies were not taken") })
+	once("a file", "not a WebAssembly module")
+	if status, _ := f.post("/policies/stage", `{"hook":"gate","builtin":"ungatd"}`); status != http.StatusBadRequest {
+		t.Errorf("stage: %d", status)
+	}
+	once("a client", "no gate policy is named")
+	if v := f.value("policy_refused_total"); v != 2 {
+		t.Errorf("%v refusals are counted, want 2", v)
+	}
+}
+
 // withShadow is a configuration whose gate has a shadow run.
 func withShadow(gate string, ticks int) string {
 	return strings.Replace(native(gate, "until-retired", ""), "[policy.gate]\n", fmt.Sprintf("[policy.gate]\nshadow_ticks = %d\n", ticks), 1)
@@ -414,6 +442,9 @@ func TestServeHangupInShadow(t *testing.T) {
 	f.works("the refusal", func() bool {
 		return strings.Contains(f.stderr.String(), "policy refused: its shadow run faulted 3 times in ")
 	})
+	if n := strings.Count(f.stderr.String(), "its shadow run faulted 3 times in "); n != 1 {
+		t.Errorf("the refusal is logged %d times, want once:\n%s", n, f.stderr)
+	}
 	f.wantActive("ungated", "until-retired", 2)
 	if k := f.active("gate"); len(k.Faults) != 0 || k.Native != 0 {
 		t.Errorf("in use %+v", k)

@@ -305,7 +305,8 @@ func (in *Instance) StageAll(ctx context.Context, qs []server.StageRequest) (ser
 }
 
 // StageSpecs stages the policies that spec gives for some hooks, with the pins and limits that they bring. An error of
-// spec's is a refusal, as one of StageAll's is.
+// spec's is a refusal, as one of StageAll's is. Who calls logs what is refused, here, in the shadow run, or by
+// ActivateSpecs, and whose configuration that was; it is not logged here.
 func (in *Instance) StageSpecs(ctx context.Context, changed []abi.Hook, spec func(abi.Hook) (plugins.Spec, error)) (server.PolicySet, error) {
 	names := make([]string, len(changed))
 	for i, h := range changed {
@@ -325,6 +326,13 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, ticks
 		return server.PolicySet{}, err
 	}
 	defer p.give()
+	refuse := func(hooks []string, err error) error {
+		err = p.refuse(hooks, err)
+		if !bound {
+			in.o.Logger.Warn("policies refused; what runs keeps running", "changes", hooks, "error", err)
+		}
+		return err
+	}
 	var changes []plugins.Spec
 	for i := range names {
 		s, err := spec(i)
@@ -335,12 +343,12 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, ticks
 			err = fmt.Errorf("two policies are given for %s; give one", s.Hook)
 		}
 		if err != nil {
-			return server.PolicySet{}, p.refuse(names, err)
+			return server.PolicySet{}, refuse(names, err)
 		}
 		changes = append(changes, s)
 	}
 	if len(changes) == 0 {
-		return server.PolicySet{}, p.refuse(nil, errors.New("no hook is named; give one"))
+		return server.PolicySet{}, refuse(nil, errors.New("no hook is named; give one"))
 	}
 	p.mu.Lock()
 	base := p.active
@@ -351,12 +359,12 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, ticks
 		s.ranks, s.infos, err = p.build(in.ctx, s.specs)
 	}
 	if err != nil {
-		return server.PolicySet{}, p.refuse(names, err)
+		return server.PolicySet{}, refuse(names, err)
 	}
 	var first *watch
 	if s.shadow, first, err = p.newShadow(in.ctx, s, of); err != nil {
 		p.free(s.ranks)
-		return server.PolicySet{}, p.refuse(names, fmt.Errorf("the instances of its shadow run: %w", err))
+		return server.PolicySet{}, refuse(names, fmt.Errorf("the instances of its shadow run: %w", err))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -383,7 +391,6 @@ func (p *policies) refuse(hooks []string, err error) error {
 	if !errors.Is(err, server.ErrPolicyRefused) {
 		err = fmt.Errorf("%w: %w", server.ErrPolicyRefused, err)
 	}
-	p.in.o.Logger.Warn("policies refused; what runs keeps running", "changes", hooks, "error", err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastID++

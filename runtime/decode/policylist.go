@@ -150,7 +150,7 @@ func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [
 			n := &sum[i]
 			k := server.PolicyHook{Hook: h.String(), Name: info.Name, SHA256: info.SHA256, Engine: info.Engine.String(), Calls: n.Calls,
 				Native: n.Native, Held: n.Held, Declined: n.Declined, OwnStatus: n.Custom, Faults: map[string]uint64{}, Quarantined: quarantined[i],
-				Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
+				SlowCalls: n.SlowCalls, Replaced: n.Replaced, LogLines: n.Lines, LogDropped: n.LinesLimited + n.LinesLost}
 			if m := info.Manifest(); m != nil {
 				k.Manifest = &server.PolicyManifest{Name: m.Name, Version: m.Version, Author: m.Author, Licence: m.Licence, SourceSHA256: m.SourceSHA256}
 			}

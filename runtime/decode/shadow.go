@@ -319,7 +319,9 @@ func (s *shadow) refuse(why string) {
 	p.refusals++
 	p.note(p.show(s.set, server.PolicyRefused), why)
 	p.mu.Unlock()
-	p.in.o.Logger.Warn("staged policies refused; what runs keeps running", "id", s.set.name(), "reason", why)
+	if !s.set.bound {
+		p.in.o.Logger.Warn("staged policies refused; what runs keeps running", "id", s.set.name(), "reason", why)
+	}
 	select {
 	case <-p.turn:
 		p.give()

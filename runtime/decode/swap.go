@@ -38,15 +38,20 @@ func (p *policies) begin(g *group) {
 
 // Activate implements server.PolicyEngine.
 func (in *Instance) Activate(ctx context.Context, id string) (server.PolicySet, error) {
-	return in.activate(ctx, id, false)
+	return in.activate(ctx, id, false, true)
 }
 
 // ActivateNow implements server.PolicyEngine.
 func (in *Instance) ActivateNow(ctx context.Context, id string) (server.PolicySet, error) {
-	return in.activate(ctx, id, true)
+	return in.activate(ctx, id, true, true)
 }
 
-func (in *Instance) activate(ctx context.Context, id string, now bool) (server.PolicySet, error) {
+// ActivateSpecs is Activate for a set of StageSpecs, whose caller logs why it was not put in use.
+func (in *Instance) ActivateSpecs(ctx context.Context, id string) (server.PolicySet, error) {
+	return in.activate(ctx, id, false, false)
+}
+
+func (in *Instance) activate(ctx context.Context, id string, now, logged bool) (server.PolicySet, error) {
 	p := in.policies
 	if p == nil {
 		return server.PolicySet{}, errFixed
@@ -59,7 +64,7 @@ func (in *Instance) activate(ctx context.Context, id string, now bool) (server.P
 	if err != nil {
 		return server.PolicySet{}, err
 	}
-	out, err := p.put(ctx, s)
+	out, err := p.put(ctx, s, logged)
 	if err != nil && cut {
 		p.resume(s)
 	}
@@ -115,15 +120,17 @@ func (in *Instance) Rollback(ctx context.Context) (server.PolicySet, error) {
 	if s == nil {
 		return server.PolicySet{}, fmt.Errorf("%w: there is nothing to roll back to; no other policies have been active", server.ErrPolicyConflict)
 	}
-	return p.put(ctx, s)
+	return p.put(ctx, s, true)
 }
 
-// put has the ranks switch to a set, and shows it. The caller holds the turn.
-func (p *policies) put(ctx context.Context, s *policySet) (server.PolicySet, error) {
+// put has the ranks switch to a set, and shows it; logged says whether a failure is to be logged. The caller holds the turn.
+func (p *policies) put(ctx context.Context, s *policySet, logged bool) (server.PolicySet, error) {
 	timer := p.in.o.Clock.NewTimer(p.o.Deadline)
 	defer timer.Stop()
 	if err := p.switchTo(ctx, timer, s); err != nil {
-		p.in.o.Logger.Warn("policies not switched; what runs keeps running", "id", s.name(), "error", err)
+		if logged {
+			p.in.o.Logger.Warn("policies not switched; what runs keeps running", "id", s.name(), "error", err)
+		}
 		return server.PolicySet{}, err
 	}
 	p.mu.Lock()

@@ -123,7 +123,8 @@ func (l *Local) PolicyEngine() server.PolicyEngine { return l.decode }
 
 // SetPolicies has all ranks switch to the configured policies of some hooks in one tick, once their shadow run is over
 // where they have one. On an error, which wraps server.ErrPolicyRefused or server.ErrPolicyConflict, or is the cause of
-// ctx's end, what runs is as it was. The shadow run is that of SetShadowTicks.
+// ctx's end, what runs is as it was. The shadow run is that of SetShadowTicks. The
+// error is logged nowhere else.
 func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi.Hook) error {
 	var specs []plugins.Spec
 	s, err := l.decode.StageSpecs(ctx, changed, func(h abi.Hook) (plugins.Spec, error) {
@@ -135,7 +136,7 @@ func (l *Local) SetPolicies(ctx context.Context, c *config.Policy, changed []abi
 		return err
 	}
 	if err = l.decode.WaitShadow(ctx, s.ID); err == nil {
-		_, err = l.decode.Activate(ctx, s.ID)
+		_, err = l.decode.ActivateSpecs(ctx, s.ID)
 	}
 	switch {
 	case err == nil || l.active(s.ID): // or somebody else was faster
