@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math"
 	"slices"
 	"testing"
 
@@ -294,36 +293,6 @@ func TestHoldLimit(t *testing.T) {
 		if !g.ranks[0].Quarantined(abi.Gate) {
 			t.Error("two holds past the limit do not quarantine the gate")
 		}
-	}
-}
-
-// TestStarvedRail gives a policy that admits nothing its limit: while nothing runs, the native rule steps in.
-func TestStarvedRail(t *testing.T) {
-	for _, reserve := range []bool{false, true} {
-		cfg := testConfig(2, 4, 8, 8)
-		cfg.StarveTicks = 9
-		g := newGroup(t, cfg)
-		if reserve {
-			g.held = func(int) uint64 { return math.MaxUint64 }
-		} else {
-			g.admit = func(_ int, out []byte, n int) []byte {
-				for i := range n {
-					abi.PutAdmitOut(out[i*abi.AdmitOutStride:], &abi.AdmitOut{Order: uint32(i)})
-				}
-				return out
-			}
-		}
-		id := g.add(0, 6, 3)
-		g.until("in prealloc", func() bool { return g.where(id) == QueuePrealloc })
-		from := g.tick
-		g.until("it is admitted", func() bool { return g.where(id) != QueuePrealloc })
-		if got := g.tick - from; got != 9 {
-			t.Errorf("reserve %v: starved for %d ticks, want 9", reserve, got)
-		}
-		if k := g.ranks[0].Counts(); k.Rails[Starved] != 1 || g.ranks[0].Faults(abi.Admit) != 1 {
-			t.Errorf("reserve %v: starved %d, faults %d; want 1 and 1", reserve, k.Rails[Starved], g.ranks[0].Faults(abi.Admit))
-		}
-		g.until("the end", func() bool { return g.ended(id) })
 	}
 }
 

@@ -231,39 +231,29 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 	total := s.cfg.L1Pages
 	agreed := total - int(min(b.U64[s.lay.scalar(laneBudget)], uint64(total)))
 	held := max(agreed-setAside, s.floor())
-	starved := s.nOut > 0 && s.starving()
+	s.heldLast = held
+	if s.nOut == 0 {
+		s.busy = s.tick
+		return
+	}
 	// Without a policy's answer, nobody decides in its place where that is configured: not after a fault, and not until
 	// every rank has the successor. All of this is replicated, so all ranks hold alike.
 	hold := !valid && s.cfg.HoldOnFault[hookAdmit] && !s.hooks[hookAdmit].quarantined
-	if starved {
-		s.counts.Rails[Starved]++
-		if valid || hold && !s.faulted(hookAdmit) {
-			s.fault(hookAdmit)
-		}
-		held, valid = s.floor(), false
-	}
-	s.heldLast = held
-	if s.nOut == 0 {
-		return
-	}
 	answer := p.Admit
-	switch {
-	case starved:
-		answer = s.admitAll()
-	case hold:
-		s.counts.AdmitHeld++
-		return
-	case !valid:
+	if !valid && !hold {
 		answer = s.runNative()
 		if !validOrder(answer, s.nOut, &s.order) {
 			s.keep(fmt.Errorf("schedule: the native admit %q gave no permutation", s.cfg.AdmitNative))
 			return
 		}
 	}
-	before := s.counts.Admitted + s.opID
-	s.walk(answer, valid, held, e)
-	if starved && before == s.counts.Admitted+s.opID && len(s.quarantine)+len(s.opList) == 0 {
-		s.endStarved(e)
+	switch {
+	case !hold && s.letIn(answer, valid, held, e):
+		s.busy = s.tick
+	case s.relieve(valid || hold && !s.faulted(hookAdmit), held, e):
+		s.heldLast = s.floor()
+	case hold:
+		s.counts.AdmitHeld++
 	}
 	// Only candidates can have left, and a queue may be far longer than what was shown.
 	if slices.ContainsFunc(s.cand, func(c candidate) bool {
@@ -273,19 +263,6 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 		s.prealloc = slices.DeleteFunc(s.prealloc, func(i int32) bool { return s.reqs[i].queue != QueuePrealloc })
 		s.retracted = slices.DeleteFunc(s.retracted, func(i int32) bool { return s.reqs[i].queue != QueueRetracted })
 	}
-}
-
-// admitAll is the answer of a starved tick: every candidate in order, for the walk's own arithmetic to stop. A shipped
-// rule that keeps head-room of its own could starve an empty group as well as a policy can.
-func (s *Scheduler) admitAll() []byte {
-	size := s.nOut * abi.AdmitOutStride
-	s.native = slices.Grow(s.native[:0], size)[:size]
-	s.order = s.order[:0]
-	for n := range s.nOut {
-		abi.PutAdmitOut(s.native[n*abi.AdmitOutStride:], &abi.AdmitOut{Verdict: abi.VerdictAdmit, Order: uint32(n)})
-		s.order = append(s.order, int32(n))
-	}
-	return s.native
 }
 
 // takeHandshakes reads the prealloc lanes; a peer that failed before any page was held ends its request.
@@ -327,54 +304,17 @@ func (s *Scheduler) laneRequest(k int) int32 {
 	return c.req
 }
 
-func (s *Scheduler) starving() bool {
-	if len(s.running)+len(s.waiting)+len(s.transfer)+len(s.resuming) > 0 {
-		// A long queue is no starvation: the wait counts from when nothing ran any more.
-		s.busy = s.tick
-		return false
-	}
-	i := s.head()
-	return i >= 0 && s.tick-max(s.reqs[i].entered, s.busy) >= uint64(s.cfg.StarveTicks)
-}
-
-// head is the first candidate that could be admitted, -1 when there is none.
-func (s *Scheduler) head() int32 {
-	for _, c := range s.cand {
-		r := &s.reqs[c.req]
-		if r.id != c.id || !r.live || r.queue == QueuePrealloc && r.handshake < WaitingForInput {
-			continue
-		}
-		return c.req
-	}
-	return -1
-}
-
-// endStarved ends the head of the queue that does not fit although nothing else is there: the device has shrunk below
-// what the request needs, and no wait is without an end.
-func (s *Scheduler) endStarved(e *Effects) {
-	i := s.head()
-	if i < 0 {
-		return
-	}
-	r := &s.reqs[i]
-	if r.queue == QueuePrealloc {
-		e.add(Effect{Kind: EffectCancel, Request: r.id, Room: r.room, Peer: r.peer})
-		s.prealloc = remove(s.prealloc, i)
-	} else {
-		s.retracted = remove(s.retracted, i)
-	}
-	s.end(i, FinishFailed, abi.ReasonCapacity, -1, 0, e)
+// letIn walks an answer and says whether anybody was admitted or resumed.
+func (s *Scheduler) letIn(answer []byte, policy bool, held int, e *Effects) bool {
+	before := s.counts.Admitted + s.opID
+	s.walk(answer, policy, held, e)
+	return s.counts.Admitted+s.opID != before
 }
 
 // walk admits in the agreed order until one does not fit.
 func (s *Scheduler) walk(answer []byte, policy bool, held int, e *Effects) {
 	budget := s.budget(held)
-	// What retracted requests need is theirs first, whatever the order says.
-	owedBack := 0
-	for _, i := range s.retracted {
-		need, growth := s.resumeNeed(&s.reqs[i])
-		owedBack += need + growth
-	}
+	owedBack := s.owedBack()
 	for _, n := range s.order[:s.nOut] {
 		c := s.cand[n]
 		i := c.req
@@ -411,6 +351,15 @@ func (s *Scheduler) walk(answer []byte, policy bool, held int, e *Effects) {
 			s.admitNew(i, m, e)
 		}
 	}
+}
+
+// owedBack is the pages of the retracted requests, which are theirs first, whatever an order says.
+func (s *Scheduler) owedBack() (pages int) {
+	for _, i := range s.retracted {
+		need, growth := s.resumeNeed(&s.reqs[i])
+		pages += need + growth
+	}
+	return pages
 }
 
 func rejectReason(r abi.Reason) abi.Reason {

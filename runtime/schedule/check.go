@@ -98,7 +98,7 @@ func (s *Scheduler) Checksum() uint64 {
 			h = mix(h, v)
 		}
 	}
-	add(s.timeNS, s.policyEpoch, s.busy, s.commits, s.clock, s.opID, s.in.lastID, uint64(s.in.next), uint64(s.heldLast), uint64(len(s.in.early)))
+	add(s.timeNS, s.policyEpoch, s.busy, s.noRoom[underFloor], s.noRoom[underHold], s.commits, s.clock, s.opID, s.in.lastID, uint64(s.in.next), uint64(s.heldLast), uint64(len(s.in.early)))
 	add(hashBytes(s.in.partial), s.lay.hash())
 	for _, q := range s.queues() {
 		add(uint64(q.queue), uint64(len(q.list)))

@@ -27,8 +27,9 @@ type Scheduler struct {
 	retracted, resuming, quarantine, step []int32
 	freeSlots                             []int32
 	commits, clock                        uint64
-	busy                                  uint64 // last tick seen with something running or in transfer
-	prebuilt                              int    // requests merged into the running batch in the last tick
+	busy                                  uint64           // last tick with something running or in transfer, let in, or nothing to let in
+	noRoom                                [numHolds]uint64 // last tick in which the head of the queue had no room though nothing ran
+	prebuilt                              int              // requests merged into the running batch in the last tick
 
 	ops       []operation
 	freeOps   []int32
