@@ -73,25 +73,31 @@ func (l *loader) crossChecks(cfg *Config) (warnings []Problem) {
 	return warnings
 }
 
-// quarantineChecks warns of a quarantine that no policy can reach.
+// quarantineChecks warns of a quarantine that faults of a policy's answers can never reach. What hold_ticks and
+// starve_ticks had to end still can: it is counted over a longer time. Score has no such limit.
 func (l *loader) quarantineChecks(p *Policy, warn func(cond bool, key, text string, args ...any)) {
-	const text = "is %d, less than the %d faults that quarantine a policy; one fault a tick counts, so that none is ever quarantined"
 	const faults, window = "policy.quarantine_faults", "policy.quarantine_window_ticks"
+	const but = "one fault a tick counts, so that bad answers never quarantine "
 	l.unlessBad(func() {
-		warn(p.QuarantineFaults > p.QuarantineWindowTicks, window, text, p.QuarantineWindowTicks, p.QuarantineFaults)
+		warn(p.QuarantineFaults > p.QuarantineWindowTicks, window,
+			"is %d, less than the %d faults that quarantine a policy; "+but+"one, only what decode.hold_ticks or decode.starve_ticks has to end",
+			p.QuarantineWindowTicks, p.QuarantineFaults)
 	}, faults, window)
 	for _, h := range []struct {
 		section string
 		hook    *Hook
-	}{{"policy.gate", &p.Gate}, {"policy.reserve", &p.Reserve}, {"policy.admit", &p.Admit}, {"policy.score", &p.Score}} {
+		rail    string // what else counts
+	}{
+		{"policy.gate", &p.Gate, "only what decode.hold_ticks has to end"}, {"policy.reserve", &p.Reserve, "only what decode.starve_ticks has to end"},
+		{"policy.admit", &p.Admit, "only what decode.starve_ticks has to end"}, {"policy.score", &p.Score, "and nothing else does"},
+	} {
 		own, q := h.hook.Quarantine, p.QuarantineOf(h.hook)
 		key := h.section + ".quarantine.window_ticks"
 		if own.WindowTicks == 0 {
 			key = h.section + ".quarantine.faults"
 		}
 		l.unlessBad(func() {
-			warn(own != Quarantine{} && q.Faults > q.WindowTicks, key, "makes %d faults within %d ticks; one fault a tick counts, so that the policy is never quarantined",
-				q.Faults, q.WindowTicks)
+			warn(own != Quarantine{} && q.Faults > q.WindowTicks, key, "makes %d faults within %d ticks; "+but+"the policy, %s", q.Faults, q.WindowTicks, h.rail)
 		}, faults, window, h.section+".quarantine.faults", h.section+".quarantine.window_ticks")
 	}
 }

@@ -127,7 +127,7 @@ func keys() []Key {
 		intKey("policy.quarantine_faults", 3, 1, 1000, func(c *Config) *int { return &c.Policy.QuarantineFaults },
 			"Faults within quarantine_window_ticks that quarantine a policy on all ranks, where its own section does not say."),
 		intKey("policy.quarantine_window_ticks", 1000, 1, maxTicks, func(c *Config) *int { return &c.Policy.QuarantineWindowTicks },
-			"Ticks over which faults are counted, where the policy's own section does not say."),
+			"Ticks over which faults are counted, where the policy's own section does not say. A wait that hold_ticks or starve_ticks has to end is a fault too, and is counted over quarantine_faults times those ticks more, or for as long as the policy lets no request pass itself."),
 		durationKey("policy.slow_call", 5*time.Millisecond, 0, time.Minute, func(c *Config) *time.Duration { return &c.Policy.SlowCall },
 			"How long a policy call may take before a line of log and policy_slow_calls_total say so; its answer stands all the same, fuel alone limits it. 0 is off."),
 	}

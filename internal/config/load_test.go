@@ -381,9 +381,10 @@ func TestWarnings(t *testing.T) {
 	cases := []struct{ name, file, want string }{
 		{"a shadow that is asked nothing", "[policy.score]\nshadow_ticks = 9\n", "c.toml:2: policy.score.shadow_ticks is 9, but a start with the builtin lru asks no score policy, so there is nothing to compare; remove it"},
 		{"fuel of a native policy", "[policy.gate]\nengine = \"native\"\nfuel = { per_record = 5 }\n", `c.toml:3: policy.gate.fuel.per_record is 5, but native policies are not metered (policy.gate.engine is "native")`},
-		{"quarantine of no policy", "[policy]\nquarantine_window_ticks = 2\n", "c.toml:2: policy.quarantine_window_ticks is 2, less than the 3 faults that quarantine a policy"},
-		{"quarantine of no gate", "[policy.gate]\nquarantine = { window_ticks = 2 }\n", "c.toml:2: policy.gate.quarantine.window_ticks makes 3 faults within 2 ticks; one fault a tick counts"},
-		{"quarantine of no admit", "[policy]\nquarantine_window_ticks = 5\n[policy.admit]\nquarantine = { faults = 6 }\n", "c.toml:4: policy.admit.quarantine.faults makes 6 faults within 5 ticks"},
+		{"quarantine of no policy", "[policy]\nquarantine_window_ticks = 2\n", "c.toml:2: policy.quarantine_window_ticks is 2, less than the 3 faults that quarantine a policy; one fault a tick counts, so that bad answers never quarantine one, only what decode.hold_ticks or decode.starve_ticks has to end"},
+		{"quarantine of no gate", "[policy.gate]\nquarantine = { window_ticks = 2 }\n", "c.toml:2: policy.gate.quarantine.window_ticks makes 3 faults within 2 ticks; one fault a tick counts, so that bad answers never quarantine the policy, only what decode.hold_ticks has to end"},
+		{"quarantine of no admit", "[policy]\nquarantine_window_ticks = 5\n[policy.admit]\nquarantine = { faults = 6 }\n", "c.toml:4: policy.admit.quarantine.faults makes 6 faults within 5 ticks; one fault a tick counts, so that bad answers never quarantine the policy, only what decode.starve_ticks has to end"},
+		{"quarantine of no score", "[policy.score]\nbuiltin = \"lfu\"\nquarantine = { window_ticks = 2 }\n", "c.toml:3: policy.score.quarantine.window_ticks makes 3 faults within 2 ticks; one fault a tick counts, so that bad answers never quarantine the policy, and nothing else does"},
 		{"L2 smaller than L1", "[decode]\nl2_ratio = 0.5\n", "c.toml:2: decode.l2_ratio is 0.5, so L2 is smaller than L1"},
 		{"no L2", "[decode]\nl2_ratio = 0\n", "c.toml:2: decode.l2_ratio is 0, so there is no L2"},
 		{"part of a page", "[decode]\nmax_total_tokens = 65537\n", "c.toml:2: decode.max_total_tokens is 65537, which is no multiple of decode.page_size (16); 65536 are used"},

@@ -250,6 +250,10 @@ func (s *Scheduler) admit(b *Ballot, p Proposals, valid bool, setAside int, e *E
 	switch {
 	case !hold && s.letIn(answer, valid, held, e):
 		s.busy = s.tick
+		s.passed(hookReserve)
+		if valid {
+			s.passed(hookAdmit)
+		}
 	case s.relieve(valid || hold && !s.faulted(hookAdmit), held, e):
 		s.heldLast = s.floor()
 	case hold:

@@ -210,11 +210,15 @@ func (s *Scheduler) holdLimit(r *request, o *Outcome, ready bool) {
 	if r.readySince == 0 {
 		r.readySince = s.tick
 	}
-	if o.Value > Transferring || s.tick-r.readySince < uint64(s.cfg.HoldTicks) {
+	if o.Value > Transferring {
+		s.passed(hookGate)
+		return
+	}
+	if s.tick-r.readySince < uint64(s.cfg.HoldTicks) {
 		return
 	}
 	s.counts.Rails[HoldLimit]++
-	s.fault(hookGate)
+	s.railFault(hookGate)
 	if r.failed {
 		*o = Outcome{Value: RestoreFailed, Reason: abi.ReasonRestoreFailed, Rank: -1}
 	} else {

@@ -133,8 +133,9 @@ func (s *Scheduler) Checksum() uint64 {
 	}
 	for h := range s.hooks {
 		k := &s.hooks[h]
-		add(uint64(flag(k.quarantined)), uint64(flag(k.down)), k.generation)
+		add(uint64(flag(k.quarantined)), uint64(flag(k.down)), k.generation, k.passed)
 		add(k.faults...)
+		add(k.rails...)
 	}
 	return h
 }

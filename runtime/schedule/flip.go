@@ -18,7 +18,8 @@ func (s *Scheduler) flip(b *Ballot, e *Effects) {
 	g := s.generation() + 1
 	for h := range s.hooks {
 		k := &s.hooks[h]
-		k.quarantined, k.down, k.generation, k.faults = false, false, g, k.faults[:0]
+		k.quarantined, k.down, k.generation = false, false, g
+		k.faults, k.rails, k.passed = k.faults[:0], k.rails[:0], 0
 	}
 	s.resetScores()
 	s.note(0x65706f63, ready)

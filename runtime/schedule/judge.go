@@ -17,8 +17,7 @@ func (s *Scheduler) judgeHooks(b *Ballot, p Proposals, e *Effects) bool {
 	}
 	for h := range s.hooks {
 		k := &s.hooks[h]
-		q := s.cfg.Quarantine[h]
-		if !k.quarantined && len(k.faults) >= q.Faults && s.tick-k.faults[len(k.faults)-q.Faults] < uint64(q.Window) {
+		if !k.quarantined && s.tooMany(h) {
 			k.quarantined = true
 			s.note(0x71756172, uint64(h))
 			e.add(Effect{Kind: EffectQuarantine, Hook: hookOf(h)})
@@ -105,22 +104,55 @@ func (s *Scheduler) discard(h int, e *Effects) {
 	e.add(Effect{Kind: EffectDiscard, Hook: hookOf(h), Value: k.generation, Diverged: k.diverged})
 }
 
-// fault notes one fault of a hook in this tick; only as many are remembered as quarantine looks at.
-func (s *Scheduler) fault(h int) {
-	k := &s.hooks[h]
-	s.counts.HookFaults[h]++
-	if n := len(k.faults); n > 0 && k.faults[n-1] == s.tick {
-		return
+// tooMany says whether a hook's faults are enough to quarantine its policy: as many as its Quarantine says within its
+// window, of any kind; or as many of the rails' within a longer one, since each takes a limit of ticks to show; or as many
+// of the rails' since its policy last let anybody pass, however long what they let through has run meanwhile.
+func (s *Scheduler) tooMany(h int) bool {
+	k, q := &s.hooks[h], s.cfg.Quarantine[h]
+	if len(k.faults) >= q.Faults && s.tick-k.faults[0] < uint64(q.Window) {
+		return true
 	}
-	if most := s.cfg.Quarantine[h].Faults; len(k.faults) >= most {
-		k.faults = append(k.faults[:0], k.faults[len(k.faults)-most+1:]...)
+	limit := s.cfg.StarveTicks
+	if h == hookGate {
+		limit = s.cfg.HoldTicks
 	}
-	k.faults = append(k.faults, s.tick)
-	s.note(0x666c74, uint64(h))
+	return len(k.rails) >= q.Faults && (k.passed < k.rails[0] || s.tick-k.rails[0] < uint64(q.Window)+uint64(q.Faults)*uint64(limit))
 }
 
-// faulted says whether a fault of the hook has been noted in this tick.
-func (s *Scheduler) faulted(h int) bool {
-	f := s.hooks[h].faults
-	return len(f) > 0 && f[len(f)-1] == s.tick
+// fault notes one fault of a hook in this tick; only as many are remembered as quarantine looks at.
+func (s *Scheduler) fault(h int) {
+	s.counts.HookFaults[h]++
+	if s.hooks[h].faults.add(s.tick, s.cfg.Quarantine[h].Faults) {
+		s.note(0x666c74, uint64(h))
+	}
 }
+
+// railFault notes a fault that a rail found: what a policy kept waiting for as long as it may.
+func (s *Scheduler) railFault(h int) {
+	s.fault(h)
+	s.hooks[h].rails.add(s.tick, s.cfg.Quarantine[h].Faults)
+}
+
+// passed notes that a hook's policy has let somebody pass whom a rail could else have had to.
+func (s *Scheduler) passed(h int) { s.hooks[h].passed = s.tick }
+
+// recent is the ticks of the latest faults, oldest first.
+type recent []uint64
+
+// add notes a tick, once, and forgets all but the latest most. It says whether the tick is new.
+func (r *recent) add(tick uint64, most int) bool {
+	if r.last(tick) {
+		return false
+	}
+	if n := len(*r); n >= most {
+		*r = append((*r)[:0], (*r)[n-most+1:]...)
+	}
+	*r = append(*r, tick)
+	return true
+}
+
+// last says whether the tick is the latest one noted.
+func (r recent) last(tick uint64) bool { return len(r) > 0 && r[len(r)-1] == tick }
+
+// faulted says whether a fault of the hook has been noted in this tick.
+func (s *Scheduler) faulted(h int) bool { return s.hooks[h].faults.last(s.tick) }

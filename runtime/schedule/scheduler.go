@@ -78,10 +78,12 @@ type peer struct {
 // hookState is the agreed health of one hook's policy.
 type hookState struct {
 	quarantined bool
-	generation  uint64   // replicated instance in use, or wanted while down
-	diverged    bool     // within an apply: the answers of this tick were valid and not the same
-	down        bool     // no instance answers until every rank has `generation` ready
-	faults      []uint64 // ticks of the latest faults
+	generation  uint64 // replicated instance in use, or wanted while down
+	diverged    bool   // within an apply: the answers of this tick were valid and not the same
+	down        bool   // no instance answers until every rank has `generation` ready
+	faults      recent // of any kind
+	rails       recent // of these, the ones that a rail found
+	passed      uint64 // tick in which the policy last let somebody pass itself
 }
 
 // New returns the state of a freshly formed group at tick 1. peers join through the ingress stream.

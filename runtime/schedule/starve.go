@@ -81,11 +81,11 @@ func (s *Scheduler) blame(since uint64, judged bool) {
 	switch {
 	case s.tick-max(since, s.noRoom[underHold]) >= n:
 		if judged {
-			s.fault(hookAdmit)
+			s.railFault(hookAdmit)
 		}
 	case s.tick-max(since, s.noRoom[underFloor]) >= n:
 		if !s.hooks[hookReserve].quarantined && !s.faulted(hookReserve) {
-			s.fault(hookReserve)
+			s.railFault(hookReserve)
 		}
 	}
 }

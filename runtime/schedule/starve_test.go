@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -232,5 +233,195 @@ func TestStarvationStartsAnew(t *testing.T) {
 			t.Errorf("native %v: the first was let in at tick %d, the second %d ticks later, %d faults; want 20 ticks and %d", native, from, g.tick-from, s.Faults(abi.Admit), want)
 		}
 		g.untilIdle()
+	}
+}
+
+// obstacle is a way to keep requests waiting until a rail ends it.
+type obstacle struct {
+	hook abi.Hook
+	set  func(g *group, in func() bool) // in says whether it is in the way
+}
+
+func obstacles() map[string]obstacle {
+	return map[string]obstacle{
+		"admit defers": {abi.Admit, func(g *group, in func() bool) {
+			g.admit = func(rank int, out []byte, n int) []byte {
+				if in() {
+					return deferAll(rank, out, n)
+				}
+				return out
+			}
+		}},
+		"reserve holds": {abi.Reserve, func(g *group, in func() bool) {
+			g.held = func(rank int) uint64 {
+				if in() && rank == len(g.ranks)-1 {
+					return math.MaxUint64
+				}
+				return 0
+			}
+		}},
+		"gate holds": {abi.Gate, func(g *group, in func() bool) {
+			g.vote = func(rank int, raw abi.Poll, st abi.RestoreStatus, _ uint64) (abi.Poll, bool) {
+				if in() && rank == len(g.ranks)-1 || st == abi.RestorePending {
+					return min(raw, abi.PollTransferring), false
+				}
+				return raw, false
+			}
+		}},
+	}
+}
+
+// TestRailsQuarantine holds requests up for ever with the shipped numbers. The third that a rail had to help takes the
+// policy out of use on all ranks, however long what it let in has run, and the requests after it wait for nobody.
+func TestRailsQuarantine(t *testing.T) {
+	for name, o := range obstacles() {
+		for _, ranks := range []int{1, 2} {
+			for _, tokens := range []int{2, 3000} {
+				t.Run(fmt.Sprintf("%s, %d ranks, %d tokens", name, ranks, tokens), func(t *testing.T) {
+					g := newGroup(t, shippedNumbers(testConfig(ranks, 64, 256, 0)))
+					s := g.ranks[0]
+					o.set(g, func() bool { return !s.Quarantined(o.hook) })
+					for n := range 3 {
+						if s.Quarantined(o.hook) || s.Faults(o.hook) != uint64(n) {
+							t.Fatalf("quarantined %v with %d faults after %d requests", s.Quarantined(o.hook), s.Faults(o.hook), n)
+						}
+						id := g.add(1000*n, 6, tokens)
+						if !g.within(5000, func() bool { return g.ended(id) }) {
+							t.Fatalf("request %d never ends", id)
+						}
+					}
+					if !g.within(2, func() bool { return s.Quarantined(o.hook) }) {
+						t.Fatalf("not quarantined after %d faults in %d ticks", s.Faults(o.hook), g.tick)
+					}
+					id := g.add(9000, 6, 2)
+					if !g.within(20, func() bool { return g.ended(id) }) {
+						t.Error("the request after the quarantine waits")
+					}
+					for _, h := range []abi.Hook{abi.Gate, abi.Reserve, abi.Admit} {
+						if h != o.hook && s.Faults(h) != 0 {
+							t.Errorf("%s has %d faults", h, s.Faults(h))
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRailsWithinTheWindow has policies that let every other request pass: each time that one did not counts with those
+// that are near, and a policy that a rail has to help now and then stays in use.
+func TestRailsWithinTheWindow(t *testing.T) {
+	for name, o := range obstacles() {
+		for _, c := range []struct {
+			every uint64 // ticks from one rail to the next
+			out   bool
+		}{{1300, true}, {5000, false}} {
+			t.Run(fmt.Sprintf("%s, every %d ticks", name, c.every), func(t *testing.T) {
+				g := newGroup(t, shippedNumbers(testConfig(2, 4, 64, 0)))
+				in := false
+				o.set(g, func() bool { return in })
+				s := g.ranks[0]
+				for n := range 6 {
+					in = true
+					held := g.add(2000*n, 6, 2)
+					if !g.within(1100, func() bool { return g.ended(held) }) {
+						t.Fatalf("request %d never ends", held)
+					}
+					in = false
+					free := g.add(2000*n+1000, 6, 2)
+					if !g.within(50, func() bool { return g.ended(free) }) {
+						t.Fatalf("request %d never ends", free)
+					}
+					g.within(int(c.every), func() bool { return g.tick >= uint64(n+1)*c.every })
+					if want := c.out && n >= 2; s.Quarantined(o.hook) != want {
+						t.Fatalf("quarantined %v after %d rails, want %v", s.Quarantined(o.hook), n+1, want)
+					}
+					if c.out && n == 2 {
+						break
+					}
+				}
+				if k := s.Counts(); !c.out && k.Rails[Starved]+k.Rails[HoldLimit] != 6 {
+					t.Errorf("starved %d, hold_limit %d; want 6 of them", k.Rails[Starved], k.Rails[HoldLimit])
+				}
+			})
+		}
+	}
+}
+
+// TestOldRailsAreNoFaults: two requests that were held long ago are not added to what the policy does now.
+func TestOldRailsAreNoFaults(t *testing.T) {
+	g := newGroup(t, shippedNumbers(testConfig(2, 4, 64, 0)))
+	in := true
+	obstacles()["gate holds"].set(g, func() bool { return in })
+	ok := true
+	g.hookOK = func(_ int, h abi.Hook) bool { return ok || h != abi.Gate }
+	s := g.ranks[0]
+	for n := range 2 {
+		id := g.add(1000*n, 6, 2)
+		if !g.within(1100, func() bool { return g.ended(id) }) {
+			t.Fatalf("request %d never ends", id)
+		}
+	}
+	g.steps(1000)
+	for range 2 {
+		ok = false
+		g.step()
+		ok = true
+		g.steps(20)
+	}
+	if s.Faults(abi.Gate) != 4 || s.Quarantined(abi.Gate) {
+		t.Errorf("%d faults, quarantined %v; want 4, two of them long ago, and in use", s.Faults(abi.Gate), s.Quarantined(abi.Gate))
+	}
+	// One more request held up is the third that a rail had to help, with none in between that passed by itself.
+	id := g.add(5000, 6, 2)
+	if !g.within(1100, func() bool { return g.ended(id) }) || !g.within(2, func() bool { return s.Quarantined(abi.Gate) }) {
+		t.Errorf("not quarantined after %d faults", s.Faults(abi.Gate))
+	}
+}
+
+// TestAdmitHoldEndsWithTheShippedNumbers has a successor that never comes, under on_fault = "hold".
+func TestAdmitHoldEndsWithTheShippedNumbers(t *testing.T) {
+	for _, ranks := range []int{1, 2} {
+		g := newGroup(t, shippedNumbers(holdConfig(ranks)))
+		g.ready = func(int) uint64 { return 1 }
+		g.admit = func(int, []byte, int) []byte { return nil }
+		s := g.ranks[0]
+		for n := range 3 {
+			if s.Quarantined(abi.Admit) {
+				t.Fatalf("%d ranks: quarantined after %d starved ticks", ranks, n)
+			}
+			id := g.add(100*n, 6, 2)
+			if !g.within(1100, func() bool { return g.ended(id) }) {
+				t.Fatalf("%d ranks: request %d never ends", ranks, id)
+			}
+		}
+		g.step()
+		if !s.Quarantined(abi.Admit) || s.Counts().Rails[Starved] != 3 {
+			t.Errorf("%d ranks: quarantined %v, starved %d; want true, 3", ranks, s.Quarantined(abi.Admit), s.Counts().Rails[Starved])
+		}
+	}
+}
+
+// TestFlipForgetsRails gives a successor the same chance as its predecessor had.
+func TestFlipForgetsRails(t *testing.T) {
+	g := newGroup(t, shippedNumbers(testConfig(2, 4, 64, 0)))
+	g.admit = deferAll
+	epoch := uint64(0)
+	g.epoch = func(int) uint64 { return epoch }
+	s := g.ranks[0]
+	for n := range 5 {
+		if n == 2 {
+			epoch = 1
+		}
+		if s.Quarantined(abi.Admit) {
+			t.Fatalf("quarantined after %d starved ticks, two of them the predecessor's", n)
+		}
+		id := g.add(1000*n, 6, 2)
+		if !g.within(1100, func() bool { return g.ended(id) }) {
+			t.Fatalf("request %d never ends", id)
+		}
+	}
+	if g.step(); !s.Quarantined(abi.Admit) {
+		t.Errorf("not quarantined after %d faults", s.Faults(abi.Admit))
 	}
 }
