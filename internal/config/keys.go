@@ -81,7 +81,7 @@ func keys() []Key {
 		intKey("decode.hold_ticks", 1000, 1, maxTicks, func(c *Config) *int { return &c.Decode.HoldTicks },
 			"Ticks for which a gate may hold a request that is ready on every rank; then the native vote stands."),
 		intKey("decode.starve_ticks", 1000, 1, maxTicks, func(c *Config) *int { return &c.Decode.StarveTicks },
-			"Ticks for which the head of the queue may wait while nothing runs or transfers; then native reserve and admit apply."),
+			"Ticks for which the head of the queue may wait while there is room for it and nothing runs or transfers; then native reserve and admit apply."),
 		intKey("decode.drain_ticks", 3000, 1, maxTicks, func(c *Config) *int { return &c.Decode.DrainTicks },
 			"Ticks without a drain ack after which the peer's right to write is revoked."),
 		intKey("decode.transfer_ticks", 30000, 1, maxTicks, func(c *Config) *int { return &c.Decode.TransferTicks },

@@ -28,7 +28,7 @@ type Scheduler struct {
 	freeSlots                             []int32
 	commits, clock                        uint64
 	busy                                  uint64           // last tick with something running or in transfer, let in, or nothing to let in
-	noRoom                                [numHolds]uint64 // last tick in which the head of the queue had no room though nothing ran
+	noRoom                                [numHolds]uint64 // last tick in which nothing ran and the head of the queue had no room
 	prebuilt                              int              // requests merged into the running batch in the last tick
 
 	ops       []operation

@@ -14,9 +14,9 @@ const (
 )
 
 // relieve is the rail starved, for a tick in which the answer in force let nobody in: where nothing runs or transfers and
-// the head of the queue has waited for starve_ticks, native reserve and admit apply. It says whether they let anybody in,
-// which counts as the rail and starts the wait anew; where they could not either, nobody starved the queue. judged says
-// whether admit's policy answered, or its fault did.
+// the head of the queue has had room for starve_ticks, native reserve and admit apply. It says whether they let anybody in,
+// which starts the wait anew. A head that has no room (its pages are under a peer that may still write, its handshake takes
+// long) is starved by nobody. judged says whether admit's policy answered, or its fault did.
 func (s *Scheduler) relieve(judged bool, held int, e *Effects) bool {
 	if len(s.running)+len(s.waiting)+len(s.transfer)+len(s.resuming) > 0 {
 		// A long queue is no starvation: the wait counts from when nothing ran any more.
@@ -28,23 +28,36 @@ func (s *Scheduler) relieve(judged bool, held int, e *Effects) bool {
 	if i < 0 {
 		return false
 	}
+	// An answer is to the batch of the tick before, so that the first tick with room is no policy's.
+	n := uint64(max(s.cfg.StarveTicks, 2))
 	since := max(s.reqs[i].entered, s.busy)
-	if s.tick-since < uint64(s.cfg.StarveTicks) {
+	switch {
+	case s.tick-since < n:
 		return false
-	}
-	if !s.letIn(s.admitAll(), false, s.floor(), e) {
+	case s.noRoom[underFloor] == s.tick:
 		if len(s.quarantine)+len(s.opList) == 0 {
 			s.endStarved(e)
 		}
 		return false
+	case s.tick-s.noRoom[underFloor] < n || !s.letIn(s.admitAll(), false, s.floor(), e):
+		return false
 	}
 	s.counts.Rails[Starved]++
-	s.blame(since, judged)
 	s.busy = s.tick
+	// The fault is the policy's whose native alone would have been enough: admit's, if there was room under all that
+	// reserve held back; else reserve's.
+	switch {
+	case s.tick-s.noRoom[underHold] < n:
+		if !s.hooks[hookReserve].quarantined && !s.faulted(hookReserve) {
+			s.railFault(hookReserve)
+		}
+	case judged:
+		s.railFault(hookAdmit)
+	}
 	return true
 }
 
-// noteRoom notes where there was no room for the head in this tick: a wait for that is no policy's doing.
+// noteRoom notes where there is no room for the head in this tick.
 func (s *Scheduler) noteRoom(held int) {
 	floor := s.floor()
 	switch {
@@ -69,25 +82,6 @@ func (s *Scheduler) headFits(held int) bool {
 	}
 	need, growth := s.newNeed(r, s.match(r))
 	return need+growth <= budget-s.owedBack() && len(s.freeSlots) > 0
-}
-
-// blame counts a tick in which the head had waited since an earlier one against the policy that was the cause: admit's,
-// where there was room for starve_ticks under all that reserve held back, so that native admit alone would have let the
-// head in; else reserve's, where there was room without. A head that got its room later (pages came out of quarantine, its
-// peer's handshake took long) was kept waiting by nobody. An answer is to the batch of the tick before, so that a first
-// tick with room is no policy's.
-func (s *Scheduler) blame(since uint64, judged bool) {
-	n := uint64(max(s.cfg.StarveTicks, 2))
-	switch {
-	case s.tick-max(since, s.noRoom[underHold]) >= n:
-		if judged {
-			s.railFault(hookAdmit)
-		}
-	case s.tick-max(since, s.noRoom[underFloor]) >= n:
-		if !s.hooks[hookReserve].quarantined && !s.faulted(hookReserve) {
-			s.railFault(hookReserve)
-		}
-	}
 }
 
 // admitAll is native admit's answer in a starved tick: every candidate in order, for the walk's own arithmetic to stop. A

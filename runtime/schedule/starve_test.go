@@ -100,84 +100,83 @@ func TestReserveThatLetsGoForATick(t *testing.T) {
 	}
 }
 
-// TestNoRoomIsNobodysFault keeps the pages of an aborted request quarantined for as long as its peer may write. The next
-// one gets them in the tick in which they come back, natively where the policy's answer is older, and no policy pays.
+// TestNoRoomIsNobodysFault keeps the pages of an aborted request quarantined for as long as its peer may write, and has a
+// peer that takes long to know a room. The wait for that is no policy's: it counts from when the next request has room.
 func TestNoRoomIsNobodysFault(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
-		for _, defers := range []bool{false, true} {
-			g := newGroup(t, shippedNumbers(testConfig(ranks, 4, 16, 0)))
-			if defers {
-				g.admit = deferAll
-			}
-			hung := true
-			g.drain = func(int, uint64) bool { return !hung }
-			g.raw = func(_ int, id uint64, _ uint32) abi.Poll {
-				if id == 1 {
-					return abi.PollTransferring
+		for _, what := range []string{"pages", "handshake"} {
+			for _, defers := range []bool{false, true} {
+				cfg := shippedNumbers(testConfig(ranks, 4, 16, 0))
+				cfg.AdmitNative = "fifo-headroom"
+				g := newGroup(t, cfg)
+				hung, first := true, uint64(1)
+				g.drain = func(int, uint64) bool { return !hung }
+				g.shake = func(_ int, id uint64) abi.Poll {
+					if what == "handshake" && hung && id != first {
+						return abi.PollBootstrapping
+					}
+					return abi.PollWaitingForInput
 				}
-				return abi.PollSuccess
+				g.raw = func(_ int, id uint64, _ uint32) abi.Poll {
+					if id == first {
+						return abi.PollTransferring
+					}
+					return abi.PollSuccess
+				}
+				s := g.ranks[0]
+				if big := g.add(0, 56, 4); what == "pages" {
+					g.until("it is in transfer", func() bool { return g.where(big) == QueueTransfer })
+					g.abort(big)
+				} else {
+					g.abort(big)
+					g.until("it is over", func() bool { return g.ended(big) })
+				}
+				if defers {
+					g.admit = deferAll
+				}
+				next := g.add(500, 40, 4)
+				g.steps(3500) // drain_ticks is 3000
+				if g.where(next) != QueuePrealloc {
+					t.Errorf("%d ranks, %s: %v, and there is nothing to have it in", ranks, what, g.where(next))
+				}
+				hung = false
+				from := g.tick
+				if !g.within(1100, func() bool { return g.where(next) == QueueTransfer }) {
+					t.Fatalf("%d ranks, %s: never admitted", ranks, what)
+				}
+				want, ticks := uint64(0), uint64(2)
+				if defers {
+					want, ticks = 1, 1000
+				}
+				if g.tick-from != ticks || s.Faults(abi.Admit) != want || s.Counts().Rails[Starved] != want || s.Faults(abi.Reserve) != 0 {
+					t.Errorf("%d ranks, %s, defers %v: admitted after %d ticks, %d faults, starved %d; want %d, %d, %d",
+						ranks, what, defers, g.tick-from, s.Faults(abi.Admit), s.Counts().Rails[Starved], ticks, want, want)
+				}
+				g.untilIdle()
+				g.wantFinish(next, FinishLength, 0)
 			}
-			s := g.ranks[0]
-			big := g.add(0, 56, 4)
-			if !g.within(1100, func() bool { return g.where(big) == QueueTransfer }) {
-				t.Fatal("never in transfer")
-			}
-			was := s.Counts().Rails[Starved]
-			faults := s.Faults(abi.Admit)
-			g.abort(big)
-			next := g.add(500, 40, 4)
-			g.steps(3500) // drain_ticks is 3000
-			if g.where(next) != QueuePrealloc || s.Counts().Rails[Starved] != was {
-				t.Errorf("%d ranks: %v, starved %d; there is no room for it", ranks, g.where(next), s.Counts().Rails[Starved]-was)
-			}
-			hung = false
-			g.steps(1)
-			if g.where(next) != QueueTransfer {
-				t.Errorf("%d ranks: %v in the tick in which there is room", ranks, g.where(next))
-			}
-			if n := s.Faults(abi.Admit) + s.Faults(abi.Reserve); n != faults || s.Quarantined(abi.Admit) {
-				t.Errorf("%d ranks: %d faults, there were %d", ranks, n, faults)
-			}
-			g.untilIdle()
-			g.wantFinish(next, FinishLength, 0)
 		}
 	}
 }
 
-// TestLateHandshakeIsNobodysFault has a peer that takes longer than starve_ticks to know the room.
-func TestLateHandshakeIsNobodysFault(t *testing.T) {
-	cfg := testConfig(2, 4, 8, 0)
-	cfg.StarveTicks = 9
-	g := newGroup(t, cfg)
-	knows := false
-	g.shake = func(int, uint64) abi.Poll {
-		if knows {
-			return abi.PollWaitingForInput
-		}
-		return abi.PollBootstrapping
-	}
-	id := g.add(0, 6, 3)
-	g.steps(40)
-	knows = true
-	g.steps(1)
-	if s := g.ranks[0]; g.where(id) != QueueTransfer || s.Faults(abi.Admit)+s.Faults(abi.Reserve) != 0 {
-		t.Errorf("%v, %d faults of admit, %d of reserve", g.where(id), s.Faults(abi.Admit), s.Faults(abi.Reserve))
-	}
-	g.untilIdle()
-}
-
-// TestStarveTicksOfOne leaves a policy no tick in which it was shown what it is to let in.
+// TestStarveTicksOfOne leaves a policy its answer to the first batch that shows it somebody to let in.
 func TestStarveTicksOfOne(t *testing.T) {
-	cfg := testConfig(2, 4, 8, 0)
-	cfg.StarveTicks = 1
-	g := newGroup(t, cfg)
-	for n := range 5 {
-		id := g.add(100*n, 6, 1)
-		g.until("its end", func() bool { return g.ended(id) })
-		g.untilIdle()
-	}
-	if s := g.ranks[0]; s.Faults(abi.Admit) != 0 || s.Counts().Rails[Starved] != 5 {
-		t.Errorf("%d faults, starved %d; want 0 and 5", s.Faults(abi.Admit), s.Counts().Rails[Starved])
+	for _, defers := range []bool{false, true} {
+		cfg := testConfig(2, 4, 8, 0)
+		cfg.StarveTicks, cfg.Quarantine = 1, QuarantineAll(10, 1000)
+		g := newGroup(t, cfg)
+		want := uint64(0)
+		if defers {
+			g.admit, want = deferAll, 5
+		}
+		for n := range 5 {
+			id := g.add(100*n, 6, 1)
+			g.until("its end", func() bool { return g.ended(id) })
+			g.untilIdle()
+		}
+		if s := g.ranks[0]; s.Faults(abi.Admit) != want || s.Counts().Rails[Starved] != want {
+			t.Errorf("defers %v: %d faults, starved %d; want %d", defers, s.Faults(abi.Admit), s.Counts().Rails[Starved], want)
+		}
 	}
 }
 
