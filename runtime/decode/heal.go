@@ -41,6 +41,7 @@ func (g *group) heal(ctx context.Context, m *member, cause error) error {
 	if err := m.r.FinishResync(); err != nil {
 		return fmt.Errorf("%w; resync: %w", cause, err)
 	}
+	g.in.policies.resynced()
 	if m.rank != 0 {
 		return nil
 	}

@@ -90,6 +90,7 @@ type policySet struct {
 	ranks     []*rank.Policies
 	infos     []plugins.Info
 	formation uint64 // of the last group that ran it; 0: none
+	stale     bool   // its replicated instances may differ between ranks, once it has been left
 	carried   [numHooks]plugins.Stats
 	state     [][]plugins.Carried       // by rank: what it took over when it came into use last
 	last      [][numHooks]plugins.Stats // by rank: what its instances counted before the ranks left them
@@ -216,7 +217,7 @@ func (p *policies) form(ctx context.Context) ([]*rank.Policies, error) {
 	old := s.ranks
 	s.retire()
 	p.formation++
-	s.ranks, s.infos, s.formation = ranks, infos, p.formation
+	s.ranks, s.infos, s.formation, s.stale = ranks, infos, p.formation, false
 	for _, k := range p.staged {
 		k.shadow.renew()
 	}

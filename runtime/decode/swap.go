@@ -197,9 +197,26 @@ func (p *policies) announce(ctx context.Context, timer clock.Timer, s *policySet
 }
 
 // fresh says whether a set's instances can be put in use: built beside the policies in use, and not left in an unknown
-// state by the end of a group. The caller holds mu.
+// state by the end of a group or by a resync. The caller holds mu.
 func (p *policies) fresh(s *policySet) bool {
-	return (s == p.previous || s.base == p.active.id) && (s.formation == 0 || s.formation == p.formation)
+	return (s == p.previous || s.base == p.active.id) && (s.formation == 0 || s.formation == p.formation) && !s.stale
+}
+
+// resynced is called by a rank once it is equal to its peers again, with fresh replicated instances of the set in use.
+// The one before may have been left in the tick that parted the ranks, by some of them a batch later than by others, and
+// so may the one in use where a switch is under way: neither comes back with the instances that it has.
+func (p *policies) resynced() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.previous != nil {
+		p.previous.stale = true
+	}
+	if p.change != nil {
+		p.active.stale = true
+	}
 }
 
 // prepare brings a set's instances up to date where they are not: what is staged changes its own hooks only, so the
@@ -230,7 +247,7 @@ func (p *policies) prepare(s *policySet) error {
 	p.mu.Lock()
 	old := s.ranks
 	s.retire()
-	s.ranks, s.infos, s.specs, s.formation = ranks, infos, specs, 0
+	s.ranks, s.infos, s.specs, s.formation, s.stale = ranks, infos, specs, 0, false
 	if !previous {
 		s.base = base.id
 	}
@@ -368,7 +385,7 @@ func (p *policies) commit(c *change) {
 	p.staged = slices.DeleteFunc(p.staged, func(s *policySet) bool { return s == c.set })
 	p.renewShadows(p.active, c.set)
 	p.previous, p.active = p.active, c.set
-	p.epoch, c.set.epoch, c.set.formation = c.epoch, c.epoch, p.formation
+	p.epoch, c.set.epoch, c.set.formation, c.set.stale = c.epoch, c.epoch, p.formation, false
 	p.swaps++
 	p.settle(c, nil)
 }
