@@ -44,6 +44,7 @@ type Host struct {
 	mu       sync.Mutex // held while a module is compiled or freed
 	modules  map[moduleKey]*Module
 	releases atomic.Uint64 // of modules by their last users
+	live     atomic.Int64  // memories of instances
 }
 
 type moduleKey struct {
@@ -73,7 +74,7 @@ func NewHost(o Options) *Host {
 	h.logLimit = o.LogLimit
 	h.prepare = prepare
 	h.engine = func(e Engine, pages uint32) engine {
-		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: pages, cacheDir: h.cacheDir}
+		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: pages, cacheDir: h.cacheDir, live: &h.live}
 	}
 	return h
 }

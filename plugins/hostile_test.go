@@ -420,8 +420,12 @@ func leaveNothing(t *testing.T, gate []byte, calls int) {
 		}
 	}
 	fail(100)
-	goroutines, mappings, live := runtime.NumGoroutine(), countMappings(t), liveBytes()
+	goroutines, mappings, live, instances := runtime.NumGoroutine(), countMappings(t), liveBytes(), host.Live()
 	fail(10_000)
+	// Mappings that lie side by side are one to the system, and no memory of an instance is on the heap.
+	if n := host.Live(); n != instances || n == 0 {
+		t.Errorf("%d instances have a memory, %d before", n, instances)
+	}
 	if n := runtime.NumGoroutine(); n > goroutines {
 		t.Errorf("%d goroutines, %d before", n, goroutines)
 	}

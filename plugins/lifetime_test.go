@@ -2,6 +2,7 @@ package plugins_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -121,5 +122,41 @@ func TestRefreshBesideClose(t *testing.T) {
 	if got := live.Load(); got > plugins.KeptModules {
 		t.Errorf("%d programs are live, at most %d may be", got, plugins.KeptModules)
 	}
+	closing(t, h.Close)
+}
+
+// Every instance has one memory until it is closed, or could not be made: those that a load tries and those that a fault
+// discards too.
+func TestLiveCountsMemories(t *testing.T) {
+	ctx := context.Background()
+	h := plugins.NewHost(plugins.Options{})
+	want := func(what string, n int) {
+		t.Helper()
+		if got := h.Live(); got != n {
+			t.Errorf("%s: %d instances have a memory, want %d", what, got, n)
+		}
+	}
+	one, two := setOf(t, h, numbered(1)), setOf(t, h, numbered(1))
+	want("two sets", 2)
+	declines(t, one)
+	if err := one.Gate.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want("with a spare", 3)
+	closing(t, one.Rest)
+	want("without it", 2)
+	for what, m := range map[string]guestModule{
+		"configure": {gate: code(i32(0)), configure: code(op(opUnreachable), i32(0))},
+		"arenas":    {gate: code(i32(0)), arena: code(i32(3))},
+	} {
+		if _, err := h.NewSet(ctx, []plugins.Spec{{Hook: abi.Gate, Module: m.bytes()}}, abi.HostInfo{}); !errors.Is(err, plugins.ErrRejected) {
+			t.Errorf("%s: %v", what, err)
+		}
+		want("a refusal for its "+what, 2)
+	}
+	closing(t, one.Close)
+	want("one closed", 1)
+	closing(t, two.Close)
+	want("both closed", 0)
 	closing(t, h.Close)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -20,7 +21,8 @@ import (
 type wazeroEngine struct {
 	interpret   bool
 	memoryPages uint32
-	cacheDir    string // empty: no cache
+	cacheDir    string        // empty: no cache
+	live        *atomic.Int64 // memories of instances
 }
 
 // compile compiles a module that the verifier has accepted. Where that fails with a cache, a damaged file of the cache
@@ -36,7 +38,7 @@ func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (program, error
 }
 
 func (e *wazeroEngine) compileOnce(ctx context.Context, wasm []byte) (_ program, err error) {
-	p := &wazeroProgram{}
+	p := &wazeroProgram{live: e.live}
 	// wazero panics where the platform cannot run the compiler; a policy that cannot be loaded is an error here.
 	defer func() {
 		if r := recover(); r != nil {
@@ -76,6 +78,7 @@ type wazeroProgram struct {
 	cache   wazero.CompilationCache
 	module  wazero.CompiledModule
 	wasi    bool
+	live    *atomic.Int64 // memories of instances
 }
 
 func (p *wazeroProgram) surface() surface {
@@ -127,7 +130,7 @@ func (p *wazeroProgram) instantiate(ctx context.Context) (machine, error) {
 	// The stubs find their machine through the context of the call, which is wazero's way to hand a host function
 	// something of its caller's. It is made once, so a call allocates nothing.
 	m.ctx = context.WithValue(context.Background(), machineKey{}, m)
-	var memories memoryAllocator
+	memories := memoryAllocator{live: p.live}
 	mod, err := p.runtime.InstantiateModule(experimental.WithMemoryAllocator(m.ctx, &memories), p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		memories.free()

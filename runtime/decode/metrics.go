@@ -23,6 +23,7 @@ type collector struct {
 	effectErrors, stepErrors, disagreed, refusedBackups, dropped      *prometheus.Desc
 	epoch, policyEnded                                                *prometheus.Desc
 	policyEpoch, policySwaps, policyRefused, policyInfo               *prometheus.Desc
+	policyInstances                                                   *prometheus.Desc
 	policyFaults, policyOwnStatus                                     *prometheus.Desc
 	policyReplaced, policyLogLines, policyLogDropped, policyCounter   *prometheus.Desc
 	shadowRecords, shadowDiffered                                     *prometheus.Desc
@@ -67,6 +68,7 @@ func newCollector(in *Instance) *collector {
 	c.policyEpoch = desc("policy_epoch", "Policy epoch in force; it grows with every switch to other policies.")
 	c.policySwaps = desc("policy_swaps_total", "Switches of all ranks to other policies.")
 	c.policyRefused = desc("policy_refused_total", "Policies that were not staged, or not activated, for what they are or for a rank that lagged.")
+	c.policyInstances = desc("policy_instances", "Instances of WebAssembly policies that are open: in use, spare, staged and previous ones, over all ranks.")
 	c.policyInfo = desc("policy_info", "1 for the policy in use of each hook: where it is from, and what the other series and the log call it.", "hook", "name", "policy", "sha256", "engine")
 	c.policyFaults = desc("policy_rank_faults_total", "Faults of a policy in use, added up over the ranks; a kind is shown once there was one.", "policy", "class", "kind")
 	c.policyOwnStatus = desc("policy_own_status_answers_total", "Answers of a policy in use that came with a status of its own, 1 to 255, over all ranks.", "policy", "class")

@@ -197,6 +197,7 @@ func addStats(sum, n *plugins.Stats) {
 // behind.
 func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)) {
 	var epoch, swaps, refusals uint64
+	instances := 0
 	var records, differed [numHooks]uint64
 	var slow *slowCalls
 	if p := c.in.policies; p != nil {
@@ -204,6 +205,7 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 		epoch, swaps, refusals = p.epoch, p.swaps, p.refusals
 		p.mu.Unlock()
 		slow = p.slow
+		instances = p.o.Host.Live()
 		for i, h := range hooks() {
 			differed[i] = p.shadowed[h].differed.Load()
 			records[i] = p.shadowed[h].records.Load()
@@ -219,6 +221,7 @@ func (c *collector) collectPolicies(emit func(d *prometheus.Desc, kind prometheu
 	emit(c.policyEpoch, prometheus.GaugeValue, float64(epoch))
 	emit(c.policySwaps, prometheus.CounterValue, float64(swaps))
 	emit(c.policyRefused, prometheus.CounterValue, float64(refusals))
+	emit(c.policyInstances, prometheus.GaugeValue, float64(instances))
 	for _, i := range c.in.PolicyInfos() {
 		emit(c.policyInfo, prometheus.GaugeValue, 1, i.Hook.String(), strings.ToValidUTF8(i.Name, "?"), strings.ToValidUTF8(i.Policy(), "?"), i.SHA256, i.Engine.String())
 	}

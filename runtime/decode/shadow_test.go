@@ -247,6 +247,7 @@ func TestShadowThatTraps(t *testing.T) {
 			defer r.policies.mu.Unlock()
 			return len(r.policies.dead) == 0 && len(r.policies.staged) == 0
 		})
+		eventually(t, "their instances to be closed", func() bool { return r.instances() == 0 })
 		runtime.GC()
 		runtime.GC()
 		runtime.ReadMemStats(&mem[i])

@@ -92,6 +92,19 @@ func builtin(hook, name string) server.StageRequest {
 
 func sum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
+// instances are the open instances of WebAssembly policies.
+func (r *rig) instances() int { return r.policies.o.Host.Live() }
+
+// fewest is how many instances there are of one WebAssembly policy in use on two ranks with its spares, and of its
+// predecessor without.
+const fewest = 2*2 + 2
+
+// fewInstances waits for the instances that are made and closed beside the ticks.
+func (r *rig) fewInstances() {
+	r.t.Helper()
+	eventually(r.t, "instances to be closed", func() bool { return r.instances() <= fewest })
+}
+
 func TestSwapShowsInListAndMetrics(t *testing.T) {
 	r := newSwapRig(t, nil)
 	if n := r.value("policy_info", "native", "gate", "restore-gated", "restore-gated", ""); n != 1 {
@@ -118,6 +131,18 @@ func TestSwapShowsInListAndMetrics(t *testing.T) {
 	}
 	outcome(t, r.submit("x", 10, 5))
 	eventually(t, "the calls to show", func() bool { return r.active("gate").Calls >= 2 })
+	if n := r.value("policy_instances"); n != 0 {
+		t.Errorf("%v instances of native policies", n)
+	}
+	// Two of each rank, the policy and its spare; a swap leaves the one that was in use for a rollback.
+	r.wire.set(func(w *wire) { w.slow = true })
+	live := r.submit("live", 10, 5) // in transfer, so that reserve is asked
+	r.swap(module(reserveModule(answers(0), nil), "v1"))
+	eventually(t, "its instances", func() bool { return r.value("policy_instances") == 4 })
+	r.swap(builtin("reserve", "none"))
+	eventually(t, "the spares to go", func() bool { return r.value("policy_instances") == 2 })
+	r.wire.set(func(w *wire) { w.slow = false })
+	outcome(t, live)
 }
 
 // S25 (i) to (iii), and every other push that must not be taken: what runs is as it was.
@@ -387,7 +412,8 @@ func TestPoliciesAfterClose(t *testing.T) {
 	}
 }
 
-// Ten thousand swaps under load leave nothing behind: an instance that were left would hold half a MiB.
+// Ten thousand swaps under load leave nothing behind: no instance, whose memory the heap does not show, no goroutine, and
+// nothing on the heap.
 func TestTenThousandSwaps(t *testing.T) {
 	swaps := 10_000
 	if testing.Short() || raceEnabled {
@@ -418,9 +444,11 @@ func TestTenThousandSwaps(t *testing.T) {
 		}
 	}()
 	modules := []server.StageRequest{module(reserveModule(answers(0), nil), "a"), module(reserveModule(answers(7), nil), "b"), builtin("reserve", "none")}
+	most := 0
 	var mem [2]runtime.MemStats
 	var goroutines [2]int
 	settle := func(i int) {
+		r.fewInstances()
 		runtime.GC()
 		runtime.GC()
 		runtime.ReadMemStats(&mem[i])
@@ -437,6 +465,7 @@ func TestTenThousandSwaps(t *testing.T) {
 			continue
 		}
 		r.swap(modules[i%3])
+		most = max(most, r.instances())
 	}
 	settle(1)
 	close(stop)
@@ -447,8 +476,12 @@ func TestTenThousandSwaps(t *testing.T) {
 	if grown := int64(mem[1].HeapAlloc) - int64(mem[0].HeapAlloc); grown > 2<<20 {
 		t.Errorf("the heap grew by %d bytes from swap %d to swap %d", grown, swaps/10, swaps)
 	}
+	// Those of the two sets, and what is being made or closed beside them.
+	if most == 0 || most > 4*fewest {
+		t.Errorf("%d instances at a time, want some, and %d at most", most, 4*fewest)
+	}
 	if goroutines[1] > goroutines[0]+2 {
 		t.Errorf("%d goroutines, then %d", goroutines[0], goroutines[1])
 	}
-	t.Logf("%d swaps beside %d requests: heap %d and %d KiB, goroutines %d and %d", swaps, n, mem[0].HeapAlloc>>10, mem[1].HeapAlloc>>10, goroutines[0], goroutines[1])
+	t.Logf("%d swaps beside %d requests: at most %d instances, heap %d and %d KiB, goroutines %d and %d", swaps, n, most, mem[0].HeapAlloc>>10, mem[1].HeapAlloc>>10, goroutines[0], goroutines[1])
 }
