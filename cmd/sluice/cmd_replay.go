@@ -109,8 +109,8 @@ func (f *replayFlags) health() error {
 		faults, ticks, _ := strings.Cut(rule, "/")
 		k, err := strconv.Atoi(faults)
 		m, err2 := strconv.Atoi(ticks)
-		if !ok || err != nil || err2 != nil || k < 1 || k > 1000 || m < 1 || m > 1<<30 {
-			return fmt.Errorf("--quarantine %q: want HOOK=FAULTS/TICKS such as gate=3/1000, 1 to 1000 faults within 1 to %d ticks, with HOOK gate, reserve, admit or score", text, 1<<30)
+		if !ok || err != nil || err2 != nil || k < 1 || k > 1000 || m < 1 || m > config.MaxTicks {
+			return fmt.Errorf("--quarantine %q: want HOOK=FAULTS/TICKS such as gate=3/1000, 1 to 1000 faults within 1 to %d ticks, with HOOK gate, reserve, admit or score", text, config.MaxTicks)
 		}
 		f.o.Quarantine[schedule.Lane(h)] = schedule.Quarantine{Faults: k, Window: m}
 	}

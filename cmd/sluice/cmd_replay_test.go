@@ -158,6 +158,7 @@ func TestReplayInputErrors(t *testing.T) {
 		"on-fault hook":    {[]string{"--trace", syntheticTrace, "--on-fault", "sort=hold"}, `--on-fault "sort=hold": want HOOK=native or HOOK=hold`},
 		"on-fault who":     {[]string{"--trace", syntheticTrace, "--on-fault", "gate=wait"}, `--on-fault "gate=wait": want HOOK=native or HOOK=hold`},
 		"quarantine of 0":  {[]string{"--trace", syntheticTrace, "--quarantine", "gate=0/10"}, `--quarantine "gate=0/10": want HOOK=FAULTS/TICKS`},
+		"a long window":    {[]string{"--trace", syntheticTrace, "--quarantine", "gate=3/1000000001"}, `within 1 to 1000000000 ticks`},
 		"quarantine":       {[]string{"--trace", syntheticTrace, "--quarantine", "gate=3"}, `--quarantine "gate=3": want HOOK=FAULTS/TICKS`},
 		"ratio":            {[]string{"--trace", syntheticTrace, "--l2-ratio", "65"}, "--l2-ratio 65"},
 		"several at once":  {[]string{"--limit", "-1", "--ranks", "9"}, "--ranks 9"},

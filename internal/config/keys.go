@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -165,7 +166,7 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 		stringKey(section+".key", "", func(c *Config) *string { return &hook(c).Key }, checkKey,
 			`Public key, "ed25519:" and base64, that the module at path must be signed with, in FILE.wasm.sig beside it; empty needs no signature.`),
 		optionalIntKey(section+".fuel.base", 1, maxFuel, func(c *Config) *int { return &hook(c).Fuel.Base },
-			"Before the part for each record; by default 20000000."),
+			fmt.Sprintf("Before the part for each record; by default %d.", defaultFuelBase)),
 		optionalIntKey(section+".fuel.per_record", 1, maxFuel, func(c *Config) *int { return &hook(c).Fuel.PerRecord },
 			"What each record of a call adds; by default 10000."),
 		optionalIntKey(section+".fuel.cap", 1, maxFuel, func(c *Config) *int { return &hook(c).Fuel.Cap },
@@ -184,6 +185,9 @@ func hookKeys(section, def string, builtins []string, hook func(*Config) *Hook) 
 			"The policy's own settings: any keys, handed to it as JSON."),
 	}
 }
+
+// defaultFuelBase is that of plugins.DefaultFuel.
+const defaultFuelBase = 20_000_000
 
 const fuelExample = "{ base = 20_000_000, per_record = 10_000 }"
 

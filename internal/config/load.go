@@ -46,6 +46,19 @@ func Load(src Sources) (*Config, []Problem, error) {
 	return cfg, warnings, nil
 }
 
+// Where is the source of a key's value, as Problem.Source names it; empty for a key that there is not.
+func Where(src Sources, key string) string {
+	l := newLoader()
+	i, ok := l.byName[key]
+	if !ok {
+		return ""
+	}
+	l.readFile(src.FileName, src.File)
+	l.readEnviron(src.Environ)
+	l.readFlags(src.Flags)
+	return l.effective(i).source
+}
+
 // loader is the state of one Load.
 type loader struct {
 	file     string

@@ -381,6 +381,8 @@ func TestWarnings(t *testing.T) {
 	cases := []struct{ name, file, want string }{
 		{"a shadow that is asked nothing", "[policy.score]\nshadow_ticks = 9\n", "c.toml:2: policy.score.shadow_ticks is 9, but a start with the builtin lru asks no score policy, so there is nothing to compare; remove it"},
 		{"fuel of a native policy", "[policy.gate]\nengine = \"native\"\nfuel = { per_record = 5 }\n", `c.toml:3: policy.gate.fuel.per_record is 5, but native policies are not metered (policy.gate.engine is "native")`},
+		{"a cap below any call", "[policy.gate]\nfuel = { cap = 1 }\n", "c.toml:2: policy.gate.fuel.cap is 1, far below what a call has by default (20000000)"},
+		{"a cap below the base", "[policy.gate]\nfuel = { base = 9, cap = 5 }\n", "c.toml:2: policy.gate.fuel.cap is 5, less than policy.gate.fuel.base (9)"},
 		{"quarantine of no policy", "[policy]\nquarantine_window_ticks = 2\n", "c.toml:2: policy.quarantine_window_ticks is 2, less than the 3 faults that quarantine a policy; one fault a tick counts, so that bad answers never quarantine one, only what decode.hold_ticks or decode.starve_ticks has to end"},
 		{"quarantine of no gate", "[policy.gate]\nquarantine = { window_ticks = 2 }\n", "c.toml:2: policy.gate.quarantine.window_ticks makes 3 faults within 2 ticks; one fault a tick counts, so that bad answers never quarantine the policy, only what decode.hold_ticks has to end"},
 		{"quarantine of no admit", "[policy]\nquarantine_window_ticks = 5\n[policy.admit]\nquarantine = { faults = 6 }\n", "c.toml:4: policy.admit.quarantine.faults makes 6 faults within 5 ticks; one fault a tick counts, so that bad answers never quarantine the policy, only what decode.starve_ticks has to end"},
@@ -412,10 +414,59 @@ func TestNearest(t *testing.T) {
 		{"prot", "port", true},
 		{"zzzz", "port", false},
 		{"", "port", false},
+		{"PAGE_SISE", "page_size", true},
+		{"por", "port", true},
+		{"page", "page_size", true},
+		{"pa", "port", false},
+		{"x", "port", false},
+		{"pot", "port", true},
+		{"poet", "port", true},
+		{"past", "port", false},
+		{"page_width", "page_size", false},
 	}
 	for _, c := range cases {
 		if got, close := Nearest(c.name, []string{"port", "page_size"}); got != c.want || close != c.close {
 			t.Errorf("%q: got %q, %v, want %q, %v", c.name, got, close, c.want, c.close)
+		}
+	}
+	for _, c := range []struct {
+		name       string
+		candidates []string
+		want       string // "": nothing is near
+	}{
+		{"nope", []string{"restore-gated", "pending-only", "ungated"}, ""},
+		{"open", []string{"native", "hold"}, ""},
+		{"load", []string{"native", "hold"}, ""},
+		{"x", []string{"until-retired", "pending-only", "none"}, ""},
+		{"restore", []string{"restore-gated", "pending-only", "ungated"}, "restore-gated"},
+		{"windows", []string{"faults", "window_ticks"}, ""},
+		{"window", []string{"faults", "window_ticks"}, "window_ticks"},
+		{"shear", []string{"tenants", "share"}, "share"},
+		{"name", nil, ""},
+	} {
+		if got, close := Nearest(c.name, c.candidates); close != (c.want != "") || close && got != c.want {
+			t.Errorf("%q of %q: got %q, %v, want %q", c.name, c.candidates, got, close, c.want)
+		}
+	}
+	for name, want := range map[string]string{
+		"policy.gate.quarantine":        "policy.gate.quarantine.faults",
+		"policy.gate.quarantine.window": "policy.gate.quarantine.window_ticks",
+		"policy.gate.fuel":              "policy.gate.fuel.base",
+		"policy.admit.fule.base":        "policy.admit.fuel.base",
+	} {
+		if got, close := NearestKey(name); got != want || !close {
+			t.Errorf("%s: got %s, %v, want %s", name, got, close, want)
+		}
+	}
+}
+
+func TestWhere(t *testing.T) {
+	src := Sources{FileName: "c.toml", File: []byte("[policy.gate]\npath = \"a.wasm\"\n[policy.admit]\npath = \"b.wasm\"\n[policy.gate.config]\nn = 1\n"),
+		Environ: []string{"SLUICE_HTTP_PORT=1"}, Flags: map[string]string{"policy.admit.path": "c.wasm"}}
+	for key, want := range map[string]string{"policy.gate.path": "c.toml:2", "policy.gate.config": "c.toml:5", "policy.admit.path": "--policy.admit.path",
+		"http.port": "SLUICE_HTTP_PORT", "http.host": "default", "http.prot": ""} {
+		if got := Where(src, key); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}
 }

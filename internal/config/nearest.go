@@ -2,9 +2,21 @@ package config
 
 import "strings"
 
-// Nearest is the candidate with the smallest edit distance to name, ignoring case; the first of equals. close reports
-// whether it is near enough to be a slip of the keyboard: at most a third of the longer name, and at least two edits.
+// leastPrefix is how many letters of a name must be there before it counts as the beginning of another.
+const leastPrefix = 3
+
+// Nearest is the candidate that a name most likely meant, ignoring case: the first one that begins with it, else the one
+// with the smallest edit distance, the first of equals. close reports whether that is near enough to be offered: a
+// beginning of at least three letters, or edits to at most a third of the longer name, rounded. A wrong hint is worse than
+// none, and of a name of up to four letters more than one edit leaves nothing to recognise.
 func Nearest(name string, candidates []string) (best string, close bool) {
+	if len(name) >= leastPrefix {
+		for _, c := range candidates {
+			if strings.HasPrefix(strings.ToLower(c), strings.ToLower(name)) {
+				return c, true
+			}
+		}
+	}
 	lowest := -1
 	for _, c := range candidates {
 		d := distance(strings.ToLower(name), strings.ToLower(c))
@@ -15,7 +27,7 @@ func Nearest(name string, candidates []string) (best string, close bool) {
 	if lowest < 0 {
 		return "", false
 	}
-	limit := max(2, max(len(name), len(best))/3)
+	limit := max(1, (max(len(name), len(best))+1)/3)
 	return best, lowest <= limit && lowest < max(1, min(len(name), len(best)))
 }
 
@@ -59,6 +71,11 @@ func nearestKey(path []string) (name string, close bool) {
 		byLeaf[k.Leaf()] = append(byLeaf[k.Leaf()], k.Name)
 		if k.Section() == section {
 			own = append(own, k.Leaf())
+		}
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n, full+".") { // a table, written as if it were a key
+			return n, true
 		}
 	}
 	if same := byLeaf[leaf]; len(same) > 0 {

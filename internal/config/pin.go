@@ -53,4 +53,16 @@ func (l *loader) hookChecks(h *Hook, section string, fail, warn func(cond bool, 
 			warn(fuel.n != 0 && h.Engine == EngineNative, key, "is %d, but native policies are not metered (%s is %q)", fuel.n, engine, EngineNative)
 		}, key, engine)
 	}
+	l.unlessBad(func() { fuelCheck(h, section, warn) }, engine, section+".fuel.base", section+".fuel.cap")
+}
+
+// fuelCheck warns of a call that gets so little fuel that a policy may well fault in every tick.
+func fuelCheck(h *Hook, section string, warn func(cond bool, key, text string, args ...any)) {
+	const little = defaultFuelBase / 1000 // what a policy in Go takes for a handful of records
+	base, most := section+".fuel.base", section+".fuel.cap"
+	metered := h.Engine == EngineWasm
+	warn(metered && h.Fuel.Base != 0 && h.Fuel.Cap != 0 && h.Fuel.Cap < h.Fuel.Base, most,
+		"is %d, less than %s (%d), so that no call gets more than the cap; raise it, or lower the base", h.Fuel.Cap, base, h.Fuel.Base)
+	warn(metered && h.Fuel.Base == 0 && h.Fuel.Cap != 0 && h.Fuel.Cap < little, most,
+		"is %d, far below what a call has by default (%d): a policy that needs more faults in every tick; sluice policy bench shows what one needs", h.Fuel.Cap, defaultFuelBase)
 }

@@ -14,8 +14,13 @@ type Problem struct {
 	order int // level first, then line
 }
 
-// String is "SOURCE: TEXT".
-func (p Problem) String() string { return p.Source + ": " + p.Text }
+// String is "SOURCE: TEXT", or the text alone where the source is not known.
+func (p Problem) String() string {
+	if p.Source == "" {
+		return p.Text
+	}
+	return p.Source + ": " + p.Text
+}
 
 // Problems is the error of Load: everything that is wrong, by source (file, environment, flags) and within a file by line.
 type Problems []Problem

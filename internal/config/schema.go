@@ -155,13 +155,16 @@ func tableKey(name string, field func(*Config) *[]byte, doc string) Key {
 	return k
 }
 
+// MaxTicks is the largest age and window that can be configured, in ticks.
+const MaxTicks = 1_000_000_000
+
 const (
 	kib = int64(1) << 10
 	mib = int64(1) << 20
 	gib = int64(1) << 30
 
 	maxTokens = 1 << 28 // tokens in one pool: 2^28 fits every lane of the ballot with room to add
-	maxTicks  = 1_000_000_000
+	maxTicks  = MaxTicks
 	maxSeed   = math.MaxInt
 	maxFuel   = 1_000_000_000 // 50 times what a call has by default
 )

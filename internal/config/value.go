@@ -139,8 +139,11 @@ func (k Key) judge(v any) (any, string) {
 	case string:
 		if k.Kind == KindEnum && !slices.Contains(k.Enum, v) {
 			allowed := slices.DeleteFunc(slices.Clone(k.Enum), func(s string) bool { return s == "" })
-			best, _ := Nearest(v, allowed)
-			return nil, fmt.Sprintf("is %q, must be one of %s; did you mean %q?", clip(v), strings.Join(allowed, ", "), best)
+			wrong := fmt.Sprintf("is %q, must be one of %s", clip(v), strings.Join(allowed, ", "))
+			if best, close := Nearest(v, allowed); close {
+				wrong += fmt.Sprintf("; did you mean %q?", best)
+			}
+			return nil, wrong
 		}
 		if k.check != nil {
 			if wrong := k.check(v); wrong != "" {
