@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice"
+	"sluice/internal/config"
 	"sluice/internal/log"
 	"sluice/plugins"
 	"sluice/runtime/router"
@@ -33,7 +34,7 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 		Short: "List everything that is wrong with the configuration, as a start would",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(c, env)
+			cfg, src, err := loadConfigFrom(c, env)
 			if err != nil {
 				return err
 			}
@@ -42,7 +43,7 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 				return err
 			}
 			host := plugins.NewHost(plugins.Options{Log: logger, CacheDir: cacheDir(cfg, env, logger)})
-			err = router.Check(c.Context(), cfg, host)
+			err = router.Check(c.Context(), cfg, host, func(key string) string { return config.Where(src, key) })
 			if err := errors.Join(usage(err), host.Close(c.Context())); err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ func newServeCommand(env *environment) *cobra.Command {
 		Short: "Serve prompts over HTTP: a router, one prefill and one decode instance in this process",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(c, env)
+			cfg, src, err := loadConfigFrom(c, env)
 			if err != nil {
 				return err
 			}
@@ -50,6 +50,7 @@ func newServeCommand(env *environment) *cobra.Command {
 				return fmt.Errorf("read --config: %w", err)
 			}
 			return serve(c.Context(), env, cfg, serveHooks{hangup: hangup, configFile: file, record: record,
+				where:  func(key string) string { return config.Where(src, key) },
 				reload: func() (*config.Config, error) { return loadConfig(c, env) }})
 		},
 	}
@@ -63,6 +64,7 @@ type serveHooks struct {
 	hangup     <-chan os.Signal               // the configuration is to be read again; nil: never
 	reload     func() (*config.Config, error) // reads it
 	configFile string                         // of --config; "": none
+	where      func(key string) string        // the source of a key's value; nil: nobody knows
 	record     string                         // of --record; "": nothing is recorded
 	poll       time.Duration                  // between two looks at the modules' files; 0: pollModules
 
@@ -90,7 +92,7 @@ func serve(ctx context.Context, env *environment, cfg *config.Config, hooks serv
 	}()
 	host := plugins.NewHost(plugins.Options{Log: logger, CacheDir: cacheDir(cfg, env, logger)})
 	defer func() { err = errors.Join(err, host.Close(context.WithoutCancel(ctx))) }()
-	if err := router.Check(ctx, cfg, host); err != nil {
+	if err := router.Check(ctx, cfg, host, hooks.where); err != nil {
 		return usage(fmt.Errorf("start: %w", err))
 	}
 	reg := metrics.New()

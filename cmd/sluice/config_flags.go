@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,11 +22,17 @@ func addConfigFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.String("config", "", "configuration `FILE`; without it the built-in one")
 	for _, k := range config.Keys() {
-		f := flags.VarPF(&keyFlag{key: k.Name, text: k.Default}, k.Name, "", k.Doc)
+		f := flags.VarPF(&keyFlag{key: k.Name, text: k.Default}, k.Name, "", firstSentence(k.Doc))
 		if k.Kind == config.KindBool {
 			f.NoOptDefVal = "true"
 		}
 	}
+}
+
+// firstSentence is what a line of help has room for; config default prints all of it.
+func firstSentence(doc string) string {
+	first, _, _ := strings.Cut(doc, ". ")
+	return strings.TrimSuffix(first, ".")
 }
 
 // keyFlag holds the text given for one key.
@@ -40,6 +47,12 @@ func (f *keyFlag) Type() string       { return "value" }
 // loadConfig reads the configuration of a command that has addConfigFlags: the file of --config or the built-in one, the
 // environment, the flags. Warnings are printed to stderr. An error is one of usage and lists every problem.
 func loadConfig(cmd *cobra.Command, env *environment) (*config.Config, error) {
+	cfg, _, err := loadConfigFrom(cmd, env)
+	return cfg, err
+}
+
+// loadConfigFrom is loadConfig, and says what the configuration was made of.
+func loadConfigFrom(cmd *cobra.Command, env *environment) (*config.Config, config.Sources, error) {
 	src := config.Sources{
 		FileName: embeddedName, File: sluice.DefaultConfig,
 		Environ: env.environ, Flags: map[string]string{},
@@ -51,19 +64,19 @@ func loadConfig(cmd *cobra.Command, env *environment) (*config.Config, error) {
 	})
 	name, err := cmd.Flags().GetString("config")
 	if err != nil {
-		return nil, fmt.Errorf("read --config: %w", err)
+		return nil, src, fmt.Errorf("read --config: %w", err)
 	}
 	if cmd.Flags().Changed("config") {
 		src.FileName = name
 		if src.File, err = readConfigFile(name); err != nil {
-			return nil, usage(err)
+			return nil, src, usage(err)
 		}
 	}
 	cfg, warnings, err := config.Load(src)
 	for _, w := range warnings {
 		fmt.Fprintf(env.stderr, "warning: %s\n", w)
 	}
-	return cfg, usage(err)
+	return cfg, src, usage(err)
 }
 
 // readConfigFile reads a little more than the loader accepts, so that a device file ends with its error and not never.

@@ -17,6 +17,7 @@ import (
 	"sluice"
 	"sluice/internal/clock"
 	"sluice/internal/config"
+	"sluice/plugins/kit/kittest"
 )
 
 // runCommand runs one command line in-process under a clock that stands still.
@@ -149,11 +150,25 @@ func TestConfigDefaultIsTheEmbeddedFile(t *testing.T) {
 	}
 }
 
+// A module that is refused is told like any other mistake: where it is named, by which key, and once.
+func TestConfigCheckPlacesARefusal(t *testing.T) {
+	module := filepath.Join(t.TempDir(), "p.wasm")
+	if err := os.WriteFile(module, kittest.Module(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := writeFile(t, fmt.Sprintf("[policy.gate]\n\npath = %q\n", module))
+	status, _, stderr := runCommand(t, nil, "config", "check", "--config", file)
+	want := file + ":3: policy.gate.path: " + module + ": load_rejected{export}: the module exports none of "
+	if status != exitUsage || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("status %d, got %s, want one line that begins with %s", status, stderr, want)
+	}
+}
+
 func TestEveryKeyIsAFlag(t *testing.T) {
 	cmd := &cobra.Command{}
 	addConfigFlags(cmd)
 	for _, k := range config.Keys() {
-		if f := cmd.Flags().Lookup(k.Name); f == nil || f.Usage != k.Doc || f.DefValue != k.Default {
+		if f := cmd.Flags().Lookup(k.Name); f == nil || f.Usage != firstSentence(k.Doc) || f.Usage == "" || !strings.HasPrefix(k.Doc, f.Usage) || f.DefValue != k.Default {
 			t.Errorf("%s: got flag %+v", k.Name, f)
 		}
 	}

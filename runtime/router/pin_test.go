@@ -145,7 +145,7 @@ func TestPinsAtTheStart(t *testing.T) {
 		h := plugins.NewHost(plugins.Options{})
 		o := LocalOptions{Config: testConfig(), Clock: clock.NewReal(), Logger: log.Discard(), Registry: metrics.New(), Plugins: h}
 		o.Config.Policy.Gate = g.hook
-		check = Check(ctx, o.Config, h)
+		check = Check(ctx, o.Config, h, nil)
 		l, start := NewLocal(ctx, o)
 		if start == nil {
 			if err := l.Close(ctx); err != nil {
