@@ -240,6 +240,9 @@ func (i *Instance) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Ba
 			var t *trap
 			if errors.As(err, &t) {
 				f.Class = t.class
+				if t.kind == "" { // the class says it
+					f.Detail = "sluice_arena stopped: " + t.detail
+				}
 			}
 			return abi.Batch{}, f
 		}

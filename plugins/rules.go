@@ -100,7 +100,7 @@ func checkSignatures(exports map[string]signature) error {
 		got, ok := exports[name]
 		switch {
 		case !ok && entry(e) <= entryConfigure:
-			return reject("export", "the module does not export %s", name)
+			return reject("export", "the module does not export %s; every SDK does, so build the policy with one, or export it", name)
 		case !ok:
 			continue
 		case got != want:
@@ -119,7 +119,7 @@ func checkSignatures(exports map[string]signature) error {
 		return reject("signature", "_initialize is (%s) -> (%s), it must take and return nothing", init.params, init.results)
 	}
 	if answers == 0 {
-		return reject("export", "the module exports none of %s, %s, %s and %s, so it answers no hook", abi.Gate.Export(), abi.Reserve.Export(), abi.Admit.Export(), abi.Score.Export())
+		return reject("export", "the module exports none of %s, %s, %s and %s, so it answers no hook; register a policy for one, as sluice policy new does", abi.Gate.Export(), abi.Reserve.Export(), abi.Admit.Export(), abi.Score.Export())
 	}
 	return nil
 }

@@ -341,7 +341,7 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 	}
 	b.set.held = append(b.set.held, m)
 	if !m.Has(s.Hook) {
-		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s", s.Hook.Export(), s.Hook)
+		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s; name it for a hook that it answers, which sluice policy inspect lists", s.Hook.Export(), s.Hook)
 	}
 	if err := m.Manifest().CheckConfig(s.Config); err != nil {
 		return nil, nil, reject("config", "%v", err)

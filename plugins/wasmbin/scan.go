@@ -95,7 +95,7 @@ func (s *scanner) function(i int) *Error {
 	}
 	for _, run := range body.Locals {
 		if run.N > maxLocals || s.locals+int(run.N) > maxLocals {
-			r.failAt(0, "locals", "the function has more than %d locals; keep large arrays in memory", maxLocals)
+			r.failAt(0, "locals", "the function has more than %d locals, allowed are %d; keep large arrays in memory", maxLocals, DefaultLimits().Locals)
 			return r.err
 		}
 		s.locals += int(run.N)

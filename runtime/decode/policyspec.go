@@ -39,7 +39,7 @@ func specOf(q *server.StageRequest) (plugins.Spec, error) {
 	}
 	switch {
 	case given != 1:
-		return s, fmt.Errorf("%s: %d of builtin and module are given; give one", q.Hook, given)
+		return s, fmt.Errorf("%s: %d of builtin, path and module_base64 are given; give one", q.Hook, given)
 	case q.Engine != "" && q.Engine != config.EngineNative && q.Engine != config.EngineWasm:
 		return s, fmt.Errorf("%s: no engine is named %q; engines are %s and %s", q.Hook, q.Engine, config.EngineWasm, config.EngineNative)
 	case q.Builtin == "" && s.Native:

@@ -77,7 +77,14 @@ func (p *Policies) takeOver(from *Policies) {
 	p.carried = p.set.Carry(from.set)
 	for _, c := range p.carried {
 		if c.What != plugins.CarriedNothing || c.Reason != "" {
-			p.log.Info("policy state at the switch", "hook", c.Hook.String(), "carried", c.What.String(), "bytes", c.Bytes, "reason", c.Reason)
+			attrs := []any{"hook", c.Hook.String(), "carried", c.What.String()}
+			if c.Bytes > 0 {
+				attrs = append(attrs, "bytes", c.Bytes)
+			}
+			if c.Reason != "" {
+				attrs = append(attrs, "reason", c.Reason)
+			}
+			p.log.Info("policy state at the switch", attrs...)
 		}
 	}
 }

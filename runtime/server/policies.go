@@ -197,8 +197,14 @@ func parseStage(raw []byte) (q stageBody, err error) {
 		}
 		return err
 	})
-	if err == nil && q.path != "" && len(q.Module) > 0 {
-		err = root.errorf("path and module_base64 are both given; give one")
+	given := 0
+	for _, set := range [...]bool{q.Builtin != "", q.path != "", len(q.Module) > 0} {
+		if set {
+			given++
+		}
+	}
+	if err == nil && given > 1 { // before a file is looked for
+		err = root.errorf("%d of builtin, path and module_base64 are given; give one", given)
 	}
 	if err == nil && len(q.Signature) > 0 && len(q.Module) == 0 {
 		err = root.errorf("signature_base64 goes with module_base64; the signature of a path is read from the file PATH%s, and a builtin needs none", signature.Extension)

@@ -172,6 +172,7 @@ func TestPolicyBodies(t *testing.T) {
 		{"twice", "stage", `{"hook":"gate","hook":"gate"}`, 400, "given twice"},
 		{"not base64", "stage", `{"hook":"gate","module_base64":"?"}`, 400, "not base64"},
 		{"config no object", "stage", `{"hook":"gate","builtin":"ungated","config":[1]}`, 400, "config"},
+		{"builtin and path", "stage", `{"hook":"gate","builtin":"ungated","path":"x.wasm"}`, 400, "2 of builtin, path and module_base64 are given; give one"},
 		{"path and module", "stage", `{"hook":"gate","path":"x.wasm","module_base64":"AAAA"}`, 400, "give one"},
 		{"signature not base64", "stage", `{"hook":"gate","module_base64":"AAAA","signature_base64":"?"}`, 400, "not base64"},
 		{"signature too large", "stage", `{"hook":"gate","module_base64":"AAAA","signature_base64":"` + strings.Repeat("A", 8<<10) + `"}`, 400, "6144 bytes"},
