@@ -33,14 +33,14 @@ func newPolicyABICommand(env *environment) *cobra.Command {
 
 func describeABI(d *kit.HostDescription) string {
 	var b strings.Builder
-	for _, major := range d.Majors {
-		fmt.Fprintf(&b, "policy ABI %d.%d\n", major, d.Minors[fmt.Sprint(major)])
-	}
+	fmt.Fprintf(&b, "policy ABI %s\n", d.Version)
 	for _, h := range d.Hooks {
-		fmt.Fprintf(&b, "hook %-8s %-16s %-10s globals %3d bytes, in %2d, out %2d\n", h.Name, h.Export, h.Class, h.GlobalsSize, h.InStride, h.OutStride)
+		fmt.Fprintf(&b, "hook %-8s %-17s %-10s globals %3d bytes, in %2d, out %2d\n", h.Name, h.Export, h.Class, h.GlobalsSize, h.InStride, h.OutStride)
 	}
 	fmt.Fprintf(&b, "exports  %s\nfeatures %s\n", strings.Join(d.Exports, ", "), strings.Join(d.WasmFeatures, ", "))
 	fmt.Fprintf(&b, "limits   %d records a batch, %d pages of memory by default, %d at most\n", d.Limits.MaxRecords, d.Limits.DefaultMemoryPages, d.Limits.MaxMemoryPages)
+	fmt.Fprintf(&b, "         %d functions of at most %d bytes and %d locals, %d table entries, a module of %d bytes\n",
+		d.Limits.Functions, d.Limits.FunctionBytes, d.Limits.Locals, d.Limits.TableEntries, d.Limits.ModuleBytes)
 	for _, i := range d.Imports {
 		fmt.Fprintf(&b, "import   %s\n", i)
 	}

@@ -98,7 +98,7 @@ func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Pol
 	rows, native, plain, metered := all[0], all[1], all[2], all[3]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s beside %s in plain Go; host's encoding and checks included\n", h, f.name(), standard.Default(h))
-	fmt.Fprintf(&b, "%8s %12s %10s %7s %10s %13s %12s\n", "records", "ns/record", "native", "ratio", "metering", "fuel/record", "allocs/call")
+	fmt.Fprintf(&b, "%8s %12s %13s %7s %10s %13s %12s\n", "records", "ns/record", "native ns/rec", "ratio", "metering", "fuel/record", "allocs/call")
 	for i, r := range rows {
 		ratio, metering := "-", "-"
 		if native[i].NSPerRecord > 0 {
@@ -107,7 +107,7 @@ func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Pol
 		if plain[i].NSPerRecord > 0 {
 			metering = fmt.Sprintf("%+.0f%%", 100*(metered[i].NSPerRecord/plain[i].NSPerRecord-1))
 		}
-		fmt.Fprintf(&b, "%8d %12.1f %10.1f %7s %10s %13.1f %12.1f\n", r.Records, r.NSPerRecord, native[i].NSPerRecord, ratio, metering, float64(r.Fuel)/float64(r.Records), r.Allocs)
+		fmt.Fprintf(&b, "%8d %12.1f %13.1f %7s %10s %13.1f %12.1f\n", r.Records, r.NSPerRecord, native[i].NSPerRecord, ratio, metering, float64(r.Fuel)/float64(r.Records), r.Allocs)
 	}
 	return say(env, b.String())
 }

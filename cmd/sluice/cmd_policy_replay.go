@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"sluice/abi"
 	"sluice/internal/files"
 	"sluice/plugins"
 	"sluice/plugins/kit"
@@ -52,12 +54,17 @@ func replayBatches(ctx context.Context, env *environment, host *plugins.Host, pa
 		return usage(fmt.Errorf("%s: %w", path, err))
 	}
 	var openers [2]kit.Opener
+	var answers [2][]abi.Hook
 	for i, f := range policies {
 		m, err := host.Compile(ctx, f.wasm)
 		if err != nil {
 			return f.refused(err)
 		}
+		answers[i] = kit.Hooks(m)
 		openers[i] = func() (*kit.Policy, error) { return kit.Open(ctx, kit.Compiled(m), f.options()) }
+	}
+	if len(policies) == 2 && !slices.ContainsFunc(answers[0], func(h abi.Hook) bool { return slices.Contains(answers[1], h) }) {
+		return usage(fmt.Errorf("%s answers %s, %s answers %s: no hook in common; name two policies of one hook", policies[0].path, hookList(answers[0]), policies[1].path, hookList(answers[1])))
 	}
 	layout := policies[0].layout
 	res, err := layout.Replay(ctx, r, openers[0], openers[1])
@@ -68,6 +75,14 @@ func replayBatches(ctx context.Context, env *environment, host *plugins.Host, pa
 		return err
 	}
 	return reportReplay(env, path, policies, &res)
+}
+
+func hookList(hooks []abi.Hook) string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = h.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 func reportReplay(env *environment, path string, files []*policyFile, res *kit.ReplayResult) error {
@@ -81,7 +96,11 @@ func reportReplay(env *environment, path string, files []*policyFile, res *kit.R
 		fmt.Fprintf(&b, "warning: the file ends inside a frame; what comes before was used\n")
 	}
 	if res.Asked == 0 {
-		return errors.Join(say(env, b.String()), usage(fmt.Errorf("%s holds no frame of a hook that %s answers; nothing was compared", path, files[0].path)))
+		who := files[0].path + " answers"
+		if len(files) == 2 {
+			who = files[0].path + " and " + files[1].path + " answer"
+		}
+		return errors.Join(say(env, b.String()), usage(fmt.Errorf("%s holds no frame of a hook that %s; nothing was compared", path, who)))
 	}
 	if res.First == nil {
 		fmt.Fprintf(&b, "same: %s answers as %s\n", files[0].path, other)

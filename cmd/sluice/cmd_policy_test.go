@@ -447,6 +447,12 @@ func TestPolicyReplay(t *testing.T) {
 	text, _ = policyRun(t, exitBroken, "replay", file, hold, raw)
 	wantAll(t, text, "Vote by hold.wasm is Transferring, by raw.wasm is Success")
 	wantAll(t, first(policyRun(t, exitOK, "replay", file, raw, raw)), "same: ")
+	other := filepath.Join(t.TempDir(), "reserve.wasm")
+	if err := os.WriteFile(other, kittest.Module(kittest.Export{Name: "sluice_reserve_v1", Body: kittest.Const(0)}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errs = policyRun(t, exitUsage, "replay", file, raw, other)
+	wantAll(t, errs, raw+" answers gate, "+other+" answers reserve: no hook in common")
 	write(out.Bytes()[:out.Len()-1])
 	wantAll(t, first(policyRun(t, exitOK, "replay", file, raw)), "warning: the file ends inside a frame", "4 frames")
 	write([]byte("no record"))

@@ -66,9 +66,34 @@ func fill(dir, hook, name string, files map[string][]byte) error {
 		}
 		text = bytes.ReplaceAll(text, []byte("{{NAME}}"), []byte(name))
 		text = bytes.ReplaceAll(text, []byte("{{HOOK}}"), []byte(hook))
-		files[strings.TrimSuffix(e.Name(), ".tmpl")] = text
+		file := strings.TrimSuffix(e.Name(), ".tmpl")
+		if path.Ext(file) == ".md" {
+			text = alignComments(text)
+		}
+		files[file] = text
 	}
 	return nil
+}
+
+// alignComments puts the comments of neighbouring commands into one column, whatever the length of the name in them.
+func alignComments(text []byte) []byte {
+	lines := strings.Split(string(text), "\n")
+	for from := 0; from < len(lines); from++ {
+		to, width := from, 0
+		for ; to < len(lines); to++ {
+			command, _, ok := strings.Cut(lines[to], " # ")
+			if !ok || !strings.HasPrefix(command, "    ") {
+				break
+			}
+			width = max(width, len(strings.TrimRight(command, " ")))
+		}
+		for i := from; i < to; i++ {
+			command, comment, _ := strings.Cut(lines[i], " # ")
+			lines[i] = fmt.Sprintf("%-*s  # %s", width, strings.TrimRight(command, " "), comment)
+		}
+		from = max(from, to-1)
+	}
+	return []byte(strings.Join(lines, "\n"))
 }
 
 // TemplateHooks lists the hooks that a language has a template for.
@@ -95,10 +120,22 @@ func checkName(name string) error {
 	if !ok {
 		return fmt.Errorf("%w: the name %s cannot be a module's; use a letter a-z, then letters, digits, - and _", ErrTemplate, quote(name))
 	}
+	if slices.Contains(deviceNames(), name) {
+		return fmt.Errorf("%w: the name %q is a device's on Windows, and go refuses it as a module's for that; use another, my-%s say", ErrTemplate, name, name)
+	}
 	if slices.Contains(takenNames(), name) {
 		return fmt.Errorf("%w: the name %q is taken by a package of Go or by sluice itself; use another, my-%s say", ErrTemplate, name, name)
 	}
 	return nil
+}
+
+// deviceNames are those that no element of a Go module's path may have.
+func deviceNames() []string {
+	out := []string{"aux", "con", "nul", "prn"}
+	for n := '1'; n <= '9'; n++ {
+		out = append(out, "com"+string(n), "lpt"+string(n))
+	}
+	return out
 }
 
 // takenNames are the first elements of Go's own import paths, and ours.

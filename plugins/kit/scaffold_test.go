@@ -49,6 +49,17 @@ func TestScaffolds(t *testing.T) {
 				if sdk == 0 || len(files["README.md"]) == 0 {
 					t.Errorf("%d files of the SDK, README of %d bytes", sdk, len(files["README.md"]))
 				}
+				column := 0
+				for line := range strings.Lines(string(files["README.md"])) {
+					if at := strings.Index(line, "  # "); at > 0 && column > 0 && at != column {
+						t.Errorf("a comment of the README is at column %d, those above at %d: %s", at, column, line)
+					} else if at > 0 {
+						column = at
+					}
+				}
+				if column == 0 {
+					t.Error("no command of the README has a comment")
+				}
 				v, err := l.ParseVectors(string(files["vectors.txt"]))
 				if err != nil || v.Vectors[0].Hook.Name != hook {
 					t.Errorf("vectors: %v", err)
@@ -123,6 +134,8 @@ func TestScaffoldRefuses(t *testing.T) {
 		{"a path", "go", "gate", "a/b", "cannot be a module's"},
 		{"capitals", "go", "gate", "Gate", "cannot be a module's"},
 		{"a dot", "go", "gate", "..", "cannot be a module's"},
+		{"a device of Windows", "go", "gate", "con", "go refuses it as a module's"},
+		{"a numbered device", "go", "gate", "lpt9", "my-lpt9 say"},
 		{"a digit first", "go", "gate", "1a", "cannot be a module's"},
 		{"a very long name", "go", "gate", strings.Repeat("a", 65), "cannot be a module's"},
 		{"Go's own", "go", "gate", "sort", "use another, my-sort say"},
