@@ -440,9 +440,9 @@ func TestServeHangupInShadow(t *testing.T) {
 	f.write(strings.Replace(withShadow("ungated", 100_000), "builtin = \"ungated\"\nengine = \"native\"", `path = "trap.wasm"`, 1))
 	f.hup(first, 4)
 	f.works("the refusal", func() bool {
-		return strings.Contains(f.stderr.String(), "policy refused: its shadow run faulted 3 times in ")
+		return strings.Contains(f.stderr.String(), "policy refused: its shadow run faulted 3 times within ")
 	})
-	if n := strings.Count(f.stderr.String(), "its shadow run faulted 3 times in "); n != 1 {
+	if n := strings.Count(f.stderr.String(), "its shadow run faulted 3 times within "); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once:\n%s", n, f.stderr)
 	}
 	f.wantActive("ungated", "until-retired", 2)

@@ -9,7 +9,7 @@ import (
 )
 
 // Version names the arithmetic of apply. Ranks whose versions differ refuse to form a group.
-const Version = 1
+const Version = 2
 
 // Config is every value that apply reads. It must be equal on all ranks; Hash is compared in each ballot's header.
 type Config struct {
