@@ -135,7 +135,7 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 	case err != nil:
 		return reject("configure", "sluice_configure stopped: %v%s", err, i.logged())
 	case status == abi.StatusBadConfig:
-		return reject("config", "the policy refuses its configuration %s%s", config, i.said())
+		return reject("config", "the policy refuses its configuration %s%s", outline(config), i.said())
 	case status < 0:
 		return reject("configure", "sluice_configure says %q%s", status, i.said())
 	}

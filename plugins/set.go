@@ -388,7 +388,7 @@ func (b *setBuilder) builtins(class abi.Class) standard.Config {
 // noConfig refuses a configuration for a shipped policy, none of which takes one.
 func noConfig(s Spec) error {
 	if t := string(s.Config); t != "" && t != "{}" {
-		return reject("config", "the shipped policy takes no configuration, it is given %s; remove the table", t)
+		return reject("config", "the shipped policy takes no configuration, it is given one %s; remove the table", outline(s.Config))
 	}
 	return nil
 }

@@ -26,17 +26,18 @@ func canonicalTable(m map[string]any) (any, string) {
 	return out, ""
 }
 
-// tableFromJSON reads the text of a flag or a variable: one JSON object.
+// tableFromJSON reads the text of a flag or a variable: one JSON object. What is wrong names keys and no values, which may
+// be secrets: a server keeps why it refused a pushed policy, and tells it to whoever asks.
 func tableFromJSON(s string) (any, string) {
 	const want = `must be one JSON object, such as {"window": 8}`
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
 	var m map[string]any
 	if err := d.Decode(&m); err != nil || m == nil {
-		return nil, fmt.Sprintf("is %q; it %s", clip(s), want)
+		return nil, fmt.Sprintf("has %d bytes that are something else; it %s", len(s), want)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Sprintf("is %q, with text after the object; it %s", clip(s), want)
+		return nil, fmt.Sprintf("has text after the object; it %s", want)
 	}
 	return canonicalTable(m)
 }
@@ -118,7 +119,7 @@ func appendJSONNumber(dst []byte, s, where string) ([]byte, string) {
 	} else if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return strconv.AppendInt(dst, n, 10), ""
 	}
-	return nil, fmt.Sprintf("holds %s at %s, which does not fit 64 bits", clip(s), clip(strings.TrimPrefix(where, ".")))
+	return nil, fmt.Sprintf("holds a number at %s that does not fit 64 bits", clip(strings.TrimPrefix(where, ".")))
 }
 
 // appendJSONString escapes only what JSON requires, so that every producer of canonical text gives the same bytes.

@@ -62,6 +62,9 @@ func (k Key) fromTOML(v any) (any, string) {
 
 // fromText turns the text of a flag or a variable, or a string of the file, into the key's type.
 func (k Key) fromText(s string) (any, string) {
+	if !utf8.ValidString(s) && k.Kind == KindTable {
+		return nil, "is not valid UTF-8"
+	}
 	if !utf8.ValidString(s) {
 		return nil, fmt.Sprintf("is %q, which is not valid UTF-8", clip(s))
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sluice/internal/config"
+	"sluice/internal/text"
 )
 
 // integer is a whole number of a tree. JSON's are written without point and exponent, so that a float is not taken for one.
@@ -38,9 +39,11 @@ func float(v any) (float64, bool) {
 	return 0, false
 }
 
+// maxShown is how many runes of a value an error shows.
+const maxShown = 80
+
 // shown is a value in an error, cut to a length that one line holds.
 func shown(v any) string {
-	const most = 80
 	s := ""
 	switch v := v.(type) {
 	case nil:
@@ -61,8 +64,8 @@ func shown(v any) string {
 	default:
 		s = fmt.Sprint(v)
 	}
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "..."
+	if r := []rune(s); len(r) > maxShown {
+		return string(r[:maxShown]) + "..."
 	}
 	return s
 }
@@ -77,5 +80,5 @@ func suggestion(name string, known []string) string {
 	case close:
 		return "did you mean " + best + "?"
 	}
-	return "the keys are " + strings.Join(known, ", ")
+	return "the keys are " + text.List(known, 16)
 }

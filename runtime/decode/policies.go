@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/abi"
+	"sluice/internal/text"
 	"sluice/plugins"
 	"sluice/plugins/standard"
 	"sluice/runtime/rank"
@@ -387,10 +388,15 @@ func (in *Instance) stage(ctx context.Context, names []string, bound bool, ticks
 // errFixed is for instances whose seats bring their policies.
 var errFixed = fmt.Errorf("%w: this instance's policies cannot be changed while it runs; restart it with others", server.ErrPolicyConflict)
 
-// refuse counts and remembers a refusal, and is its error.
+// refuse counts and remembers a refusal, and is its error, of which no more is told than is remembered. hooks are as they
+// were asked for, and the callee's.
 func (p *policies) refuse(hooks []string, err error) error {
 	if !errors.Is(err, server.ErrPolicyRefused) {
 		err = fmt.Errorf("%w: %w", server.ErrPolicyRefused, err)
+	}
+	err = shownError{kept(err.Error()), err}
+	for i := range hooks {
+		hooks[i] = text.Line(hooks[i], maxHookText)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -407,12 +413,12 @@ func (p *policies) drop(i int, reason string) {
 	p.dead = append(p.dead, s)
 	p.staged = slices.Delete(p.staged, i, i+1)
 	p.note(p.show(s, server.PolicyDropped), reason)
-	p.in.o.Logger.Info("staged policies dropped", "id", s.name(), "reason", reason)
+	p.in.o.Logger.Info("staged policies dropped", "id", s.name(), "reason", kept(reason))
 }
 
 // note remembers a set that is not to be used. The caller holds mu.
 func (p *policies) note(s server.PolicySet, reason string) {
-	s.Reason = reason
+	s.Reason = kept(reason)
 	if len(p.gone) == maxGone {
 		p.gone = slices.Delete(p.gone, 0, 1)
 	}

@@ -137,7 +137,7 @@ func (s *policySet) takenOver(hook string) *server.PolicyState {
 	if least == nil {
 		return nil
 	}
-	return &server.PolicyState{Carried: least.What.String(), Bytes: least.Bytes, Reason: least.Reason}
+	return &server.PolicyState{Carried: least.What.String(), Bytes: least.Bytes, Reason: kept(least.Reason)}
 }
 
 func showHooks(infos []plugins.Info, sum *[numHooks]plugins.Stats, quarantined [numHooks]bool) []server.PolicyHook {

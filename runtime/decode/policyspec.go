@@ -8,6 +8,7 @@ import (
 
 	"sluice/abi"
 	"sluice/internal/config"
+	"sluice/internal/text"
 	"sluice/plugins"
 	"sluice/runtime/server"
 )
@@ -29,7 +30,7 @@ func specOf(q *server.StageRequest) (plugins.Spec, error) {
 		}
 	}
 	if s.Hook == 0 {
-		return s, fmt.Errorf("no hook is named %q; hooks are %s", q.Hook, hookNames())
+		return s, fmt.Errorf("no hook is named %s; hooks are %s", text.Quote(q.Hook), hookNames())
 	}
 	given := 0
 	for _, set := range [...]bool{q.Builtin != "", len(q.Module) > 0} {
@@ -41,14 +42,14 @@ func specOf(q *server.StageRequest) (plugins.Spec, error) {
 	case given != 1:
 		return s, fmt.Errorf("%s: %d of builtin, path and module_base64 are given; give one", q.Hook, given)
 	case q.Engine != "" && q.Engine != config.EngineNative && q.Engine != config.EngineWasm:
-		return s, fmt.Errorf("%s: no engine is named %q; engines are %s and %s", q.Hook, q.Engine, config.EngineWasm, config.EngineNative)
+		return s, fmt.Errorf("%s: no engine is named %s; engines are %s and %s", q.Hook, text.Quote(q.Engine), config.EngineWasm, config.EngineNative)
 	case q.Builtin == "" && s.Native:
 		return s, fmt.Errorf("%s: a module cannot run as native Go; leave the engine out", q.Hook)
 	case q.Builtin != "" && q.SHA256 != "":
-		return s, fmt.Errorf("%s: sha256 pins a module, and %q is built in; leave it out", q.Hook, q.Builtin)
+		return s, fmt.Errorf("%s: sha256 pins a module, and %s is built in; leave it out", q.Hook, text.Quote(q.Builtin))
 	}
 	if got := fmt.Sprintf("%x", sha256.Sum256(s.Module)); q.SHA256 != "" && !strings.EqualFold(got, q.SHA256) {
-		return s, fmt.Errorf("%s: the module's sha256 is %s, pinned is %s; give the module that was meant, or its hash", q.Hook, got, q.SHA256)
+		return s, fmt.Errorf("%s: the module's sha256 is %s, pinned is %s; give the module that was meant, or its hash", q.Hook, got, text.Line(q.SHA256, 2*sha256.Size))
 	}
 	var err error
 	s.Config, err = canonical(s.Hook, q.Config)
@@ -64,12 +65,12 @@ func hookNames() string {
 }
 
 // canonical is a policy's configuration in the one form that policies get, whoever gives it: that of the config file's.
-func canonical(h abi.Hook, text []byte) ([]byte, error) {
-	if len(text) == 0 {
+func canonical(h abi.Hook, table []byte) ([]byte, error) {
+	if len(table) == 0 {
 		return nil, nil
 	}
 	key := "policy." + h.String() + ".config"
-	c, _, err := config.Load(config.Sources{Flags: map[string]string{key: string(text)}})
+	c, _, err := config.Load(config.Sources{Flags: map[string]string{key: string(table)}})
 	var problems config.Problems
 	if errors.As(err, &problems) && len(problems) > 0 {
 		return nil, errors.New(problems[0].Text)

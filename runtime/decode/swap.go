@@ -398,7 +398,7 @@ func (p *policies) decide(c *change, err error) {
 	c.decided, c.err = true, err
 	if err != nil {
 		p.refusals++
-		c.set.reason = err.Error()
+		c.set.reason = kept(err.Error())
 	}
 	close(c.done)
 }

@@ -3,6 +3,7 @@ package decode
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"sluice/abi"
 	"sluice/plugins"
@@ -164,7 +166,7 @@ func TestRefusedPushes(t *testing.T) {
 		{"4 bytes flipped", module(flipped, "v1"), []string{"reserve"}},
 		{"no bytes of a module", module([]byte("#!/bin/sh"), "x"), []string{"WebAssembly"}},
 		{"without the export", server.StageRequest{Hook: "gate", Module: v1, Name: "v1"}, []string{"sluice_gate_v1"}},
-		{"refused config", server.StageRequest{Hook: "reserve", Module: v1, Name: "v1", Config: []byte(`{"x":1}`)}, []string{"config", `{"x":1}`}},
+		{"refused config", server.StageRequest{Hook: "reserve", Module: v1, Name: "v1", Config: []byte(`{"token":"hunter2"}`)}, []string{"config", "of 19 bytes with the keys token"}},
 		{"config that is no object", server.StageRequest{Hook: "reserve", Module: v1, Config: []byte(`[1]`)}, []string{"JSON object"}},
 		{"config with null", server.StageRequest{Hook: "reserve", Module: v1, Config: []byte(`{"a":null}`)}, []string{"null at a"}},
 		{"other hash", server.StageRequest{Hook: "reserve", Module: v1, SHA256: sum(flipped)}, []string{sum(v1), sum(flipped)}},
@@ -185,6 +187,9 @@ func TestRefusedPushes(t *testing.T) {
 				if !strings.Contains(err.Error(), w) {
 					t.Errorf("error %q does not say %q", err, w)
 				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a value of the configuration is told: %q", err)
 			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
@@ -207,6 +212,42 @@ func TestRefusedPushes(t *testing.T) {
 	}
 	if tokens, _ := outcome(t, r.submit("x", 10, 5)); len(tokens) != 5 || r.value("group_epoch") != 1 {
 		t.Errorf("%d tokens in epoch %v after all that", len(tokens), r.value("group_epoch"))
+	}
+}
+
+// Whatever text a client sends, what is kept, logged and told of a refusal is short and printable.
+func TestRefusalsKeepLittleText(t *testing.T) {
+	huge := strings.Repeat("\x7f\u009b", 2<<20)
+	mod := reserveModule(answers(0), refusesConfig())
+	r := newSwapRig(t, nil)
+	requests := []server.StageRequest{
+		{Hook: huge},
+		{Hook: "gate", Builtin: huge},
+		{Hook: "gate", Builtin: huge, SHA256: huge},
+		{Hook: "gate", Builtin: "ungated", Engine: huge},
+		{Hook: "reserve", Module: mod, SHA256: huge},
+		{Hook: "reserve", Module: []byte(huge), Name: huge},
+		{Hook: "reserve", Module: mod, Config: fmt.Appendf(nil, "{%q:%q}", huge, huge)},
+		{Hook: "reserve", Module: mod, Config: fmt.Appendf(nil, "{%q:1e999}", huge)},
+		{Hook: "reserve", Module: mod, Config: []byte(huge)},
+	}
+	for i, q := range requests {
+		_, err := r.Stage(context.Background(), q)
+		if !errors.Is(err, server.ErrPolicyRefused) || len(err.Error()) > maxReason+3 {
+			t.Errorf("request %d: an error of %d bytes, %.100v", i, len(err.Error()), err)
+		}
+		for _, s := range r.inState(server.PolicyRefused) {
+			if strings.ContainsFunc(s.Reason+strings.Join(s.Changes, ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("request %d: %q does not print", i, s.Reason)
+			}
+		}
+	}
+	list, err := json.Marshal(r.Policies())
+	if err != nil || len(list) > 32<<10 {
+		t.Errorf("the policies are %d bytes, %v", len(list), err)
+	}
+	if n := len(r.log.String()); n > 64<<10 {
+		t.Errorf("the log has %d bytes", n)
 	}
 }
 

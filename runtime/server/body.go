@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"sluice/internal/text"
 )
 
 // bodyError says what is wrong with a request body, and where. Its text is for
@@ -66,12 +68,16 @@ func position(body []byte, off int) string {
 	return fmt.Sprintf("line %d, offset %d", 1+bytes.Count(body[:off], []byte{'\n'}), off)
 }
 
+// maxShownPath is how many bytes of a field's path an error shows: the keys are the client's.
+const maxShownPath = 256
+
 // errorf makes an error that names the value's path and place.
 func (v value) errorf(format string, args ...any) error {
 	where := v.path
 	if where == "" {
 		where = "the body"
 	}
+	where = text.Line(where, maxShownPath)
 	return &bodyError{fmt.Sprintf("%s (%s): %s", where, position(v.body, v.off), fmt.Sprintf(format, args...))}
 }
 
@@ -82,11 +88,11 @@ func (v value) got() string {
 	case "null", "an object", "a list":
 		return kind
 	}
-	text := v.raw
-	if len(text) > 40 {
-		text = append(bytes.ToValidUTF8(text[:37:37], nil), "..."...)
+	raw := v.raw
+	if len(raw) > 40 {
+		raw = append(bytes.ToValidUTF8(raw[:37:37], nil), "..."...)
 	}
-	return kind + " " + string(text)
+	return kind + " " + string(raw)
 }
 
 func (v value) kind() string {
@@ -233,7 +239,7 @@ func (v value) number() (float64, error) {
 	}
 	f, err := strconv.ParseFloat(string(v.raw), 64)
 	if err != nil || math.IsInf(f, 0) {
-		return 0, v.errorf("the number %s is out of range", v.raw)
+		return 0, v.errorf("the number %s is out of range", text.Clip(string(v.raw), 40))
 	}
 	return f, nil
 }

@@ -27,6 +27,16 @@ const (
 	maxSignatureFile = 4 << 10
 )
 
+// maxPolicyCall is the largest body of the other changes, which name an id at most.
+const maxPolicyCall = 64 << 10
+
+// maxPolicyText is the most bytes of a hook, a name, a path, a hash or an id that a client gives: they are told again in
+// errors, in the log and to whoever asks for the policies.
+const maxPolicyText = 512
+
+// maxStaging is how many bodies of /policies/stage are held at once: the one whose turn it is, and those that wait.
+const maxStaging = 4
+
 // policyRoutes serve /policies:
 //
 //	GET  /policies           what is active, staged, previous, refused and dropped, with the health of each hook
@@ -39,6 +49,7 @@ const (
 // another site has sent here is refused, since whoever may call these routes decides what is served. A module's signature
 // is the content of the file that sluice policy sign writes: for a path it is read from PATH.sig, by the same rule, and
 // with module_base64 it comes as signature_base64.
+// At most maxStaging bodies of /policies/stage are held at once; one more gets 503 and Retry-After.
 func (s *Server) policyRoutes() []route {
 	get, post := []string{http.MethodGet}, []string{http.MethodPost}
 	return []route{
@@ -61,9 +72,19 @@ func (s *Server) policyChange(change func(context.Context, []byte) (PolicySet, *
 			s.fail(w, r.URL.Path, &failure{status: http.StatusForbidden, message: "a page of another site may not change policies: " + err.Error()})
 			return
 		}
-		limit, advice := s.opts.MaxBodyBytes, "send the id alone"
+		limit, advice := int64(maxPolicyCall), "send the id alone"
 		if strings.HasSuffix(r.URL.Path, "/stage") {
 			limit, advice = maxPolicyBody, "name a larger module by its path"
+			select {
+			case s.staging <- struct{}{}:
+				defer func() { <-s.staging }()
+			default:
+				w.Header().Set("Retry-After", "1")
+				w.Header().Set("Connection", "close") // the body is not read
+				s.fail(w, r.URL.Path, &failure{status: http.StatusServiceUnavailable, errType: "policy_busy", outcome: outcomeFailed,
+					message: fmt.Sprintf("%d modules are being staged or wait for it, and no more are held; send it again when one is done", maxStaging)})
+				return
+			}
 		}
 		raw, fail := s.readUpTo(w, r, limit, advice)
 		if fail == nil && s.calls.isStopping() {
@@ -103,7 +124,7 @@ func (s *Server) activatePolicy(ctx context.Context, raw []byte) (PolicySet, *fa
 		err = root.object(func(key string, v value) (err error) {
 			switch key {
 			case "id":
-				id, err = v.text()
+				id, err = v.shortText()
 			case "now":
 				now, err = v.boolean()
 			default:
@@ -166,15 +187,15 @@ func parseStage(raw []byte) (q stageBody, err error) {
 	err = root.object(func(key string, v value) (err error) {
 		switch key {
 		case "hook":
-			q.Hook, err = v.text()
+			q.Hook, err = v.shortText()
 		case "builtin":
-			q.Builtin, err = v.text()
+			q.Builtin, err = v.shortText()
 		case "path":
-			q.path, err = v.text()
+			q.path, err = v.shortText()
 		case "sha256":
-			q.SHA256, err = v.text()
+			q.SHA256, err = v.shortText()
 		case "engine":
-			q.Engine, err = v.text()
+			q.Engine, err = v.shortText()
 		case "config":
 			q.Config = v.raw
 			if v.raw[0] != '{' {
@@ -223,6 +244,18 @@ func (v value) base64() ([]byte, error) {
 		return nil, v.errorf("not base64: %v", err)
 	}
 	return b, nil
+}
+
+// shortText is a string of at most maxPolicyText bytes.
+func (v value) shortText() (string, error) {
+	if len(v.raw) > 6*maxPolicyText+2 { // as long as it can be with every byte escaped
+		return "", v.errorf("has more than %d bytes; give a shorter one", maxPolicyText)
+	}
+	s, err := v.text()
+	if err == nil && len(s) > maxPolicyText {
+		return "", v.errorf("has %d bytes, at most %d are allowed; give a shorter one", len(s), maxPolicyText)
+	}
+	return s, err
 }
 
 // policyFile reads a module that a client has named, and the signature beside it where there is one: the policies in use

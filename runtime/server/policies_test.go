@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -180,6 +181,14 @@ func TestPolicyBodies(t *testing.T) {
 		{"signature of a builtin", "stage", `{"hook":"gate","builtin":"ungated","signature_base64":"AAAA"}`, 400, "goes with module_base64"},
 		{"no folder for paths", "stage", `{"hook":"gate","path":"/etc/passwd"}`, 400, "module_base64"},
 		{"too large", "stage", large, 413, "by its path"},
+		{"a long hook", "stage", `{"hook":"` + strings.Repeat("\x7f", maxPolicyText+1) + `"}`, 400, "hook (line 1, offset 8): has 513 bytes, at most 512"},
+		{"a huge hook", "stage", `{"hook":"` + strings.Repeat("\x7f", 15<<20) + `"}`, 400, "hook (line 1, offset 8): has more than 512 bytes"},
+		{"a long builtin", "stage", `{"hook":"gate","builtin":"` + strings.Repeat("x", 600) + `"}`, 400, "builtin"},
+		{"a long path", "stage", `{"hook":"gate","path":"` + strings.Repeat("x", 600) + `"}`, 400, "has 600 bytes"},
+		{"a long hash", "stage", `{"hook":"gate","builtin":"ungated","sha256":"` + strings.Repeat("0", 600) + `"}`, 400, "has 600 bytes"},
+		{"a long engine", "stage", `{"hook":"gate","builtin":"ungated","engine":"` + strings.Repeat("x", 600) + `"}`, 400, "has 600 bytes"},
+		{"a long id", "activate", `{"id":"` + strings.Repeat("4", 600) + `"}`, 400, "has 600 bytes"},
+		{"a long unknown field", "stage", `{"` + strings.Repeat("\x7f", 1<<20) + `":1}`, 400, "no such field"},
 		{"no id", "activate", `{}`, 400, "id is empty"},
 		{"id a number", "activate", `{"id":4}`, 400, "want a string"},
 		{"unknown field of activate", "activate", `{"name":"4"}`, 400, "there are id and now"},
@@ -190,6 +199,9 @@ func TestPolicyBodies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.call("POST", "/policies/"+c.path, c.body)
+			if len(a.body) > 4<<10 {
+				t.Errorf("an answer of %d bytes", len(a.body))
+			}
 			if m := a.message(t); a.status != c.status || !strings.Contains(m, c.says) {
 				t.Errorf("%d %s, want %d and %q", a.status, m, c.status, c.says)
 			}
@@ -316,6 +328,55 @@ func TestPoliciesWhileStopping(t *testing.T) {
 	s.calls.stop()
 	if a := s.call("POST", "/policies/rollback", ""); a.status != 503 || p.count() != 0 {
 		t.Errorf("%d %s, %d calls", a.status, a.body, p.count())
+	}
+}
+
+// stuckPolicies hold every Stage until they are let go.
+type stuckPolicies struct {
+	fakePolicies
+	inside, let chan struct{}
+}
+
+func (p *stuckPolicies) Stage(ctx context.Context, q StageRequest) (PolicySet, error) {
+	p.inside <- struct{}{}
+	<-p.let
+	return p.fakePolicies.Stage(ctx, q)
+}
+
+// No more than maxStaging modules are held while one is staged; who comes later is told to come again, and the other calls
+// go on.
+func TestStagingIsBounded(t *testing.T) {
+	p := &stuckPolicies{inside: make(chan struct{}), let: make(chan struct{})}
+	s := newTestServer(t, func(o *Options) { o.Policies = p })
+	const body = `{"hook":"gate","builtin":"ungated"}`
+	answers := make(chan int)
+	for range maxStaging {
+		go func() { answers <- s.call("POST", "/policies/stage", body).status }()
+		<-p.inside
+	}
+	resp, err := s.client.Post(s.url+"/policies/stage", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if cerr := resp.Body.Close(); err != nil || cerr != nil {
+		t.Fatal(err, cerr)
+	}
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "policy_busy") {
+		t.Errorf("%d, Retry-After %q: %s", resp.StatusCode, resp.Header.Get("Retry-After"), text)
+	}
+	if a := s.call("POST", "/policies/rollback", ""); a.status != 200 {
+		t.Errorf("rollback meanwhile: %d %s", a.status, a.body)
+	}
+	close(p.let)
+	for range maxStaging {
+		if got := <-answers; got != 200 {
+			t.Errorf("who waited: %d", got)
+		}
+	}
+	go func() { <-p.inside }()
+	if a := s.call("POST", "/policies/stage", body); a.status != 200 {
+		t.Errorf("afterwards: %d %s", a.status, a.body)
 	}
 }
 

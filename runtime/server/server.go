@@ -115,6 +115,7 @@ type Server struct {
 	opts    Options
 	metrics *serverMetrics
 	calls   *calls
+	staging chan struct{} // holds a token for each body of /policies/stage
 	mux     *http.ServeMux
 	http    *http.Server
 
@@ -131,7 +132,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, calls: newCalls(), ended: make(chan struct{})}
+	s := &Server{opts: opts, calls: newCalls(), staging: make(chan struct{}, maxStaging), ended: make(chan struct{})}
 	routes := s.routes()
 	if s.metrics, err = newMetrics(opts.Registerer, paths(routes)); err != nil {
 		return nil, err
