@@ -29,7 +29,8 @@ type Options struct {
 	LogLimit    LogLimit     // of what each policy's instances log; zero: the defaults
 }
 
-// Host loads modules: each is compiled once, by one goroutine, and found again by its SHA-256 and its limit of memory. What
+// Host loads modules: each is compiled once, by one goroutine, and found again by its SHA-256 and its limit of memory. Who
+// wants a module that is being compiled waits for it, and for no other. What
 // only sets use is freed when the last of them is closed, but for the keptModules used last; what Compile returned is kept
 // until Close. It is safe for concurrent use; what it makes is not.
 type Host struct {
@@ -41,10 +42,12 @@ type Host struct {
 	engine   func(e Engine, pages uint32) engine
 	prepare  func(wasm []byte, pages uint32) ([]byte, error) // verifies and meters
 
-	mu       sync.Mutex // held while a module is compiled or freed
-	modules  map[moduleKey]*Module
-	releases atomic.Uint64 // of modules by their last users
-	live     atomic.Int64  // memories of instances
+	mu        sync.Mutex // held for look-ups and assignments only
+	modules   map[moduleKey]*Module
+	compiling map[moduleKey]*compilation
+	releases  atomic.Uint64 // of modules by their last users
+	files     sync.RWMutex  // of the cache: read while a module is compiled, written while it is emptied
+	live      atomic.Int64  // memories of instances
 }
 
 type moduleKey struct {
@@ -56,7 +59,7 @@ type moduleKey struct {
 // NewHost makes a host. A cache directory that cannot be used, or that others can write, is left aside with a warning:
 // starts are slower without, and nothing else changes.
 func NewHost(o Options) *Host {
-	h := &Host{log: o.Log, pages: o.MemoryPages, modules: map[moduleKey]*Module{}}
+	h := &Host{log: o.Log, pages: o.MemoryPages, modules: map[moduleKey]*Module{}, compiling: map[moduleKey]*compilation{}}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -74,7 +77,7 @@ func NewHost(o Options) *Host {
 	h.logLimit = o.LogLimit
 	h.prepare = prepare
 	h.engine = func(e Engine, pages uint32) engine {
-		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: pages, cacheDir: h.cacheDir, live: &h.live}
+		return &wazeroEngine{interpret: e == EngineInterpreter, memoryPages: pages, cacheDir: h.cacheDir, files: &h.files, live: &h.live}
 	}
 	return h
 }
@@ -86,21 +89,12 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	return h.kept(ctx, wasm, EngineCompiler, h.pages)
 }
 
-// compile is Compile for an engine and a limit of memory. One module with two limits is compiled twice: the limit is part
-// of what the verifier and the engine hold it to. The caller holds mu, and makes itself a user of the module before it
-// lets go of mu.
-func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32) (*Module, error) {
-	key := moduleKey{sha256.Sum256(wasm), e, pages}
-	if h.modules == nil {
-		return nil, errClosed
-	}
-	if m, ok := h.modules[key]; ok {
-		return m, nil
-	}
+// compile makes the module behind a key. It takes as long as an engine does, and no lock.
+func (h *Host) compile(ctx context.Context, wasm []byte, key moduleKey) (*Module, error) {
 	if len(wasm) > maxModuleBytes {
 		return nil, reject("size", "%d bytes, the limit is %d", len(wasm), maxModuleBytes)
 	}
-	metered, err := h.prepare(wasm, pages)
+	metered, err := h.prepare(wasm, key.pages)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +102,7 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32)
 	if err != nil {
 		return nil, reject("manifest", "%v", err)
 	}
-	p, err := h.engine(e, pages).compile(ctx, metered)
+	p, err := h.engine(key.engine, key.pages).compile(ctx, metered)
 	if err != nil {
 		return nil, err
 	}
@@ -117,21 +111,21 @@ func (h *Host) compile(ctx context.Context, wasm []byte, e Engine, pages uint32)
 		return nil, errors.Join(err, p.close(ctx))
 	}
 	m.manifest = about
-	h.modules[key] = m
 	return m, nil
 }
 
 var errClosed = errors.New("plugin host is closed")
 
-// Close frees every module. Instances must be closed before.
+// Close frees every module. Instances must be closed before. A module that is being compiled is freed by who compiles it.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	all := h.modules
+	h.modules = nil
+	h.mu.Unlock()
 	var errs []error
-	for _, m := range h.modules {
+	for _, m := range all {
 		errs = append(errs, m.program.close(ctx))
 	}
-	h.modules = nil
 	return errors.Join(errs...)
 }
 

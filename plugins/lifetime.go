@@ -68,32 +68,28 @@ func (m *Module) free() bool {
 	return true
 }
 
-// held is compile for a user that releases the module.
+// held is a module for a user that releases it.
 func (h *Host) held(ctx context.Context, wasm []byte, e Engine, pages uint32) (*Module, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m, err := h.compile(ctx, wasm, e, pages)
-	if err != nil {
-		return nil, err
-	}
-	return m, m.hold()
+	return h.module(ctx, wasm, e, pages, (*Module).hold)
 }
 
-// kept is compile for a user that never says when it is done.
+// kept is a module for a user that never says when it is done.
 func (h *Host) kept(ctx context.Context, wasm []byte, e Engine, pages uint32) (*Module, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m, err := h.compile(ctx, wasm, e, pages)
-	if err != nil {
-		return nil, err
-	}
-	m.pin()
-	return m, nil
+	return h.module(ctx, wasm, e, pages, func(m *Module) error { m.pin(); return nil })
 }
 
 // sweep frees the modules that nothing uses, but for the keptModules last used. It is called where a set is closed or
-// could not be made, off the tick: it waits for a module that is being compiled.
+// could not be made, off the tick.
 func (h *Host) sweep(ctx context.Context) error {
+	var errs []error
+	for _, m := range h.unused() {
+		errs = append(errs, m.program.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// unused takes the modules that sweep frees out of the host.
+func (h *Host) unused() []*Module {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	type candidate struct {
@@ -115,12 +111,12 @@ func (h *Host) sweep(ctx context.Context) error {
 		}
 		return 1 // no two releases have one number
 	})
-	var errs []error
+	var freed []*Module
 	for _, c := range idle[:len(idle)-keptModules] {
 		if c.m.free() {
 			delete(h.modules, c.m.key)
-			errs = append(errs, c.m.program.close(ctx))
+			freed = append(freed, c.m)
 		}
 	}
-	return errors.Join(errs...)
+	return freed
 }

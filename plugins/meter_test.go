@@ -139,7 +139,7 @@ func gateOf(t *testing.T, e Engine, name string) machine {
 		t.Fatal(err)
 	}
 	h := NewHost(Options{})
-	m, err := h.compile(ctx, wasm, e, DefaultMemoryPages)
+	m, err := h.kept(ctx, wasm, e, DefaultMemoryPages)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,8 +128,7 @@ func (s *Set) ReasonText(h abi.Hook, r abi.Reason) string {
 	return abi.ReasonText(r)
 }
 
-// Close frees the set's instances, and of the modules that no set uses all but the last used. It may wait for a module
-// that is being compiled.
+// Close frees the set's instances, and of the modules that no set uses all but the last used.
 func (s *Set) Close(ctx context.Context) error {
 	var errs []error
 	for _, slot := range s.slots {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
@@ -22,6 +23,7 @@ type wazeroEngine struct {
 	interpret   bool
 	memoryPages uint32
 	cacheDir    string        // empty: no cache
+	files       *sync.RWMutex // of the cache: read while a module is compiled with it, written while it is emptied
 	live        *atomic.Int64 // memories of instances
 }
 
@@ -30,7 +32,10 @@ type wazeroEngine struct {
 func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (program, error) {
 	p, err := e.compileOnce(ctx, wasm)
 	if err != nil && e.cacheDir != "" && !e.interpret {
-		if emptied := emptyCacheDir(e.cacheDir); emptied == nil {
+		e.files.Lock()
+		emptied := emptyCacheDir(e.cacheDir)
+		e.files.Unlock()
+		if emptied == nil {
 			p, err = e.compileOnce(ctx, wasm)
 		}
 	}
@@ -57,6 +62,8 @@ func (e *wazeroEngine) compileOnce(ctx context.Context, wasm []byte) (_ program,
 		WithCloseOnContextDone(false).
 		WithDebugInfoEnabled(false)
 	if e.cacheDir != "" && !e.interpret {
+		e.files.RLock()
+		defer e.files.RUnlock()
 		cache, err := wazero.NewCompilationCacheWithDir(e.cacheDir)
 		if err != nil {
 			return nil, fmt.Errorf("plugin cache %s: %w", e.cacheDir, err)
