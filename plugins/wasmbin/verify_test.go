@@ -19,6 +19,22 @@ func TestShippedModuleIsAdmitted(t *testing.T) {
 	wantError(t, Verify(m, DefaultLimits()), "import", "wasi_snapshot_preview1", "not served")
 }
 
+// The default limits leave Go programs that link more than the shipped one room, and none to a module that would keep a
+// compiler busy for long.
+func TestRoomForJoins(t *testing.T) {
+	m, err := Decode(readShipped(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := shippedLimits(m)
+	l.Joins, l.AllJoins = DefaultLimits().Joins/10, DefaultLimits().AllJoins/4
+	if err := Verify(m, l); err != nil {
+		t.Errorf("the shipped module has no room to grow: %v", err)
+	}
+	busy := fn{types(0), []LocalRun{{998, I32}}, repeat(240, opBlock, blockEmpty, opEnd)}
+	wantError(t, Verify(build(slices.Repeat([]fn{busy}, 40)...), DefaultLimits()), "joins", "link less")
+}
+
 // small has limits that a test can reach.
 func small() Limits {
 	return Limits{
