@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"sluice/abi"
+	"sluice/internal/text"
 )
 
 const (
@@ -143,6 +144,6 @@ func (i *Instance) lastLine() string {
 	if ring == nil {
 		return ""
 	}
-	_, text := logEntry(ring, a.written-1)
-	return logText(text)
+	_, said := logEntry(ring, a.written-1)
+	return text.Escape(string(said))
 }

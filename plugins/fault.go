@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"sluice/abi"
+	"sluice/internal/text"
 )
 
 // FaultClass is how a policy failed: the label of the fault counters.
@@ -98,7 +99,10 @@ func (f *Fault) Unwrap() error {
 	return nil
 }
 
-// reject is a refusal to load.
+// maxDetail is how many bytes of a refusal's detail are kept: it may tell of names and numbers of the module's.
+const maxDetail = 1 << 10
+
+// reject is a refusal to load. Its detail is one printable line.
 func reject(rule, format string, args ...any) *Fault {
-	return &Fault{Class: FaultLoadRejected, Kind: rule, Detail: fmt.Sprintf(format, args...)}
+	return &Fault{Class: FaultLoadRejected, Kind: rule, Detail: text.Line(fmt.Sprintf(format, args...), maxDetail)}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sluice/abi"
+	"sluice/internal/text"
 )
 
 // Caller is one instance of a policy, in WebAssembly or native. One belongs to one rank and one class, answers the
@@ -147,7 +148,7 @@ func (i *Instance) configure(info abi.HostInfo, config []byte) error {
 // said is what the guest printed, or else logged last, for the end of an error.
 func (i *Instance) said() string {
 	if s := strings.TrimSpace(string(i.machine.printed())); s != "" {
-		return ": it says " + fmt.Sprintf("%q", s)
+		return ": it says \"" + text.Line(s, maxPrinted) + "\""
 	}
 	return i.logged()
 }

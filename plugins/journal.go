@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"sluice/abi"
+	"sluice/internal/text"
 )
 
 // Defaults of LogLimit.
@@ -54,7 +55,7 @@ func newJournal(l LogLimit) journal {
 
 // line passes a line on, or counts it. Nothing is allocated for one that is only counted. A level that the logger does
 // not show takes nothing of the limit.
-func (j *journal) line(n *Stats, s *source, level slog.Level, text []byte) {
+func (j *journal) line(n *Stats, s *source, level slog.Level, line []byte) {
 	ctx := context.Background()
 	if !j.log.Enabled(ctx, level) {
 		n.Lines++
@@ -66,7 +67,7 @@ func (j *journal) line(n *Stats, s *source, level slog.Level, text []byte) {
 		return
 	}
 	n.Lines++
-	attrs := append(make([]slog.Attr, 0, 7), slog.String("text", logText(text)), slog.String("policy", s.policy), slog.String("hook", s.hook),
+	attrs := append(make([]slog.Attr, 0, 7), slog.String("text", text.Escape(string(line))), slog.String("policy", s.policy), slog.String("hook", s.hook),
 		slog.String("class", s.class.String()), slog.Uint64("tick", s.tick))
 	if j.missed > 0 {
 		attrs = append(attrs, slog.Uint64("suppressed", j.missed))

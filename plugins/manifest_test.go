@@ -117,7 +117,7 @@ func TestAConfigurationIsHeldToTheSchema(t *testing.T) {
 		}
 	}
 	wantRefusal(t, load(`{"hold_tick":1}`), "config", "x.wasm", "gate", "hold_tick is no key", "did you mean hold_ticks?")
-	wantRefusal(t, load(`{"hold_ticks":101}`), "config", "hold_ticks is 101", "at most 100")
+	wantRefusal(t, load(`{"hold_ticks":101}`), "config", "hold_ticks is out of its range", "at most 100")
 }
 
 // A hint lowers what a call may spend where the operator says nothing, and never raises it.

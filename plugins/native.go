@@ -6,6 +6,7 @@ import (
 
 	"sluice/abi"
 	"sluice/abi/guest"
+	"sluice/internal/text"
 	"sluice/plugins/standard"
 )
 
@@ -45,7 +46,7 @@ func builtinNative(hook abi.Hook, name string) (NativePolicy, error) {
 		p.Score, ok = standard.Score(name)
 	}
 	if !ok {
-		return p, reject("builtin", "no %s policy is named %q; the shipped ones are %q", hook, name, standard.Names(hook))
+		return p, reject("builtin", "no %s policy is named %s; the shipped ones are %q", hook, text.Quote(name), standard.Names(hook))
 	}
 	return p, nil
 }
@@ -64,7 +65,7 @@ func (c *native) Begin(hook abi.Hook, tick, epoch uint64, n, nOut int) (abi.Batc
 func (c *native) Call(hook abi.Hook) (status abi.Status, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &Fault{Class: FaultTrap, Hook: hook, Kind: "panic", Detail: firstLine(fmt.Sprint(r))}
+			err = &Fault{Class: FaultTrap, Hook: hook, Kind: "panic", Detail: text.Line(firstLine(fmt.Sprint(r)), maxPrinted)}
 		}
 	}()
 	status = abi.StatusDeclined

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sluice/abi"
+	"sluice/internal/text"
 )
 
 const (
@@ -32,8 +33,8 @@ func checkSurface(s surface) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.exports)) {
 		if strings.HasPrefix(name, needPrefix) {
-			return reject("need", "the module needs the feature %q (export %s), which this host does not have; update sluice, or build the policy without it",
-				strings.TrimPrefix(name, needPrefix), name)
+			return reject("need", "the module needs the feature %s, which this host does not have; update sluice, or build the policy without it",
+				text.Quote(strings.TrimPrefix(name, needPrefix)))
 		}
 	}
 	if len(s.memories) != 1 || s.memories[0] != "memory" {
@@ -57,7 +58,7 @@ func checkImports(imports []importName) error {
 		case i.module == "gojs":
 			fix = reactorHint
 		}
-		return reject("import", "the module imports %q from %q, which is not served; %s", i.name, i.module, fix)
+		return reject("import", "the module imports %s from %s, which is not served; %s", text.Quote(i.name), text.Quote(i.module), fix)
 	}
 	return nil
 }
@@ -75,13 +76,13 @@ func checkMarker(exports map[string]signature) error {
 	case len(found) == 0:
 		return reject("marker", "the module exports no %s<major>, so it is no policy; export %s, or name another file", markerPrefix, want)
 	case len(found) > 1:
-		return reject("marker", "the module exports %s; a policy exports exactly one of them", strings.Join(found, " and "))
+		return reject("marker", "the module exports the markers %s; a policy exports exactly one", text.List(found, 4))
 	case found[0] == want:
 		return nil
 	}
 	major, err := strconv.Atoi(strings.TrimPrefix(found[0], markerPrefix))
 	if err != nil || major < abi.Major {
-		return reject("marker", "the module exports %s, which no host has spoken; export %s", found[0], want)
+		return reject("marker", "the module exports %s, which no host has spoken; export %s", text.Quote(found[0]), want)
 	}
 	return reject("newer_major", "the module speaks policy ABI %d, this host speaks %d; update sluice, or rebuild the policy against ABI %d", major, abi.Major, abi.Major)
 }

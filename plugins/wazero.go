@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
+	"sluice/internal/text"
 	"sluice/plugins/wasmbin"
 )
 
@@ -202,8 +203,8 @@ type wazeroMachine struct {
 const panicBytes = 256
 
 // say keeps a part of what the guest prints.
-func (m *wazeroMachine) say(text []byte) {
-	if m.panicAt < 0 && (bytes.HasPrefix(text, []byte("panic: ")) || bytes.HasPrefix(text, []byte("fatal error: "))) {
+func (m *wazeroMachine) say(words []byte) {
+	if m.panicAt < 0 && (bytes.HasPrefix(words, []byte("panic: ")) || bytes.HasPrefix(words, []byte("fatal error: "))) {
 		m.panicAt = m.length
 	}
 	room := m.written[:len(m.written)-panicBytes]
@@ -211,13 +212,13 @@ func (m *wazeroMachine) say(text []byte) {
 		room = m.written[:]
 	}
 	if m.length < len(room) {
-		m.length += copy(room[m.length:], text)
+		m.length += copy(room[m.length:], words)
 	}
 }
 
-// lastWords is the line that says why the guest stopped: its panic, else the first that it printed.
+// lastWords is the line that says why the guest stopped, fit to be shown: its panic, else the first that it printed.
 func (m *wazeroMachine) lastWords() string {
-	return firstLine(string(m.written[max(m.panicAt, 0):m.length]))
+	return text.Line(firstLine(string(m.written[max(m.panicAt, 0):m.length])), maxPrinted)
 }
 
 type machineKey struct{}
@@ -301,7 +302,7 @@ func asTrap(err error, m *wazeroMachine) error {
 	if m.depth != nil && uint32(m.depth.Get()) > costs().Depth {
 		return &trap{FaultStackDepth, "", fmt.Sprintf("its calls nest deeper than %d frames; recurse less", costs().Depth)}
 	}
-	line := firstLine(err.Error())
+	line := text.Line(firstLine(err.Error()), maxPrinted)
 	kind, isTrap := strings.CutPrefix(line, "wasm error: ")
 	if !isTrap {
 		kind = "error"

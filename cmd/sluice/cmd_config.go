@@ -9,6 +9,7 @@ import (
 	"sluice"
 	"sluice/internal/config"
 	"sluice/internal/log"
+	"sluice/internal/text"
 	"sluice/plugins"
 	"sluice/runtime/router"
 )
@@ -80,9 +81,9 @@ func newConfigDefaultCommand(env *environment) *cobra.Command {
 	}
 }
 
-// say writes text to stdout.
-func say(env *environment, text string) error {
-	if _, err := fmt.Fprint(env.stdout, text); err != nil {
+// say writes text to stdout. What a terminal should not be shown is escaped, whoever wrote it; line breaks and tabs stay.
+func say(env *environment, words string) error {
+	if _, err := fmt.Fprint(env.stdout, text.Lines(words)); err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil

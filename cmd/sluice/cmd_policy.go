@@ -15,6 +15,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/files"
 	"sluice/internal/log"
+	"sluice/internal/text"
 	"sluice/plugins"
 	"sluice/plugins/kit"
 )
@@ -179,11 +180,11 @@ func (f *policyFile) refused(err error) error {
 	return err
 }
 
-// asJSON writes v, indented.
+// asJSON writes v, indented, with what a terminal should not be shown escaped.
 func asJSON(env *environment, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	return say(env, string(b)+"\n")
+	return say(env, string(text.JSON(b))+"\n")
 }

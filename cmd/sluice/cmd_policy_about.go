@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/text"
 	"sluice/plugins/kit"
 )
 
@@ -76,6 +77,12 @@ func newPolicyInspectCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
+// What inspect shows of a module's own names: bytes of each, and how many markers.
+const (
+	maxSymbol  = 256
+	maxMarkers = 16
+)
+
 func describeModule(path string, in *kit.Inspection) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -85,7 +92,7 @@ func describeModule(path string, in *kit.Inspection) string {
 	line("size", "%d bytes: code %d, data %d", in.Size, in.CodeBytes, in.DataBytes)
 	line("sha256", "%s", in.SHA256)
 	line("hooks", "%s", listed(in.Hooks))
-	line("markers", "%s", listed(in.Markers))
+	line("markers", "%s", text.List(in.Markers, maxMarkers))
 	for _, m := range in.Memories {
 		line("memory", "pages of 64 KiB: %s", m)
 	}
@@ -95,7 +102,7 @@ func describeModule(path string, in *kit.Inspection) string {
 	line("functions", "%d, globals %d, start function %v", in.Functions, in.Globals, in.Start)
 	switch {
 	case in.ManifestError != "":
-		line("manifest", "refused: %s", in.ManifestError)
+		line("manifest", "refused: %s", text.Line(in.ManifestError, 1<<10))
 	case in.Manifest != nil:
 		describeManifest(line, in.Manifest)
 	}
@@ -104,7 +111,7 @@ func describeModule(path string, in *kit.Inspection) string {
 		symbols []kit.Symbol
 	}{{"import", in.Imports}, {"export", in.Exports}, {"custom", in.Customs}} {
 		for _, s := range part.symbols {
-			line(part.name, "%s: %s", s.Name, s.Detail)
+			line(part.name, "%s: %s", text.Line(s.Name, maxSymbol), s.Detail)
 		}
 	}
 	return b.String()

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/files"
+	"sluice/internal/text"
 	"sluice/plugins/kit/signature"
 	"sluice/plugins/manifest"
 	"sluice/plugins/wasmbin"
@@ -130,6 +131,17 @@ func embedManifest(path string, wasm []byte, m *manifest.Manifest) ([]byte, erro
 	return out, os.WriteFile(path, out, 0o644)
 }
 
+// shownDefault is a key's default on one line.
+func shownDefault(v any) string {
+	switch v := v.(type) {
+	case string:
+		return text.Quote(v)
+	case []string:
+		return fmt.Sprintf("%q", v)
+	}
+	return fmt.Sprint(v)
+}
+
 // describeManifest is a manifest as inspect shows it.
 func describeManifest(line func(name, format string, args ...any), m *manifest.Manifest) {
 	head := strings.TrimSpace(m.Name + " " + m.Version)
@@ -163,7 +175,7 @@ func describeManifest(line func(name, format string, args ...any), m *manifest.M
 		case k.Required:
 			text += ", required"
 		case k.Default != nil:
-			text += fmt.Sprintf(", %v by default", k.Default)
+			text += ", " + shownDefault(k.Default) + " by default"
 		}
 		if k.Doc != "" {
 			text += "; " + strings.ReplaceAll(k.Doc, "\n", " ")

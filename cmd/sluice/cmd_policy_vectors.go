@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/text"
 	"sluice/plugins"
 	"sluice/plugins/kit"
 )
@@ -84,7 +85,7 @@ func runVectors(ctx context.Context, env *environment, vectors *kit.File, p *kit
 	}
 	var b strings.Builder
 	for _, x := range failed {
-		fmt.Fprintf(&b, "%s:%d: %s\n", path, x.Line, x.Vector)
+		fmt.Fprintf(&b, "%s:%d: %s\n", path, x.Line, text.Line(x.Vector, maxSymbol))
 		for _, line := range x.Lines {
 			fmt.Fprintf(&b, "    %s\n", line)
 		}

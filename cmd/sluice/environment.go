@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/clock"
 	"sluice/internal/config"
+	"sluice/internal/text"
 )
 
 // environment is everything a command may use of the world outside. A test makes its own.
@@ -71,7 +72,7 @@ func exitStatus(err error, started bool, stderr io.Writer) int {
 	if errors.As(err, &problems) {
 		prefix = "" // each line already begins with its place
 	}
-	fmt.Fprintln(stderr, prefix+strings.TrimRight(err.Error(), "\n"))
+	fmt.Fprintln(stderr, prefix+text.Lines(strings.TrimRight(err.Error(), "\n")))
 	var wrongUsage usageError
 	if !started || errors.As(err, &wrongUsage) {
 		return exitUsage

@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"sluice/abi"
+	"sluice/internal/text"
 	"sluice/plugins"
 	"sluice/plugins/wasmbin"
 )
@@ -56,7 +57,7 @@ func newReference(ctx context.Context, cfg wazero.RuntimeConfig, wasm []byte, fu
 		return nil, errors.Join(err, r.Close(ctx))
 	}
 	if r.module, err = r.runtime.CompileModule(ctx, wasm); err != nil {
-		return nil, errors.Join(fmt.Errorf("the engine refuses the module: %w", err), r.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("the engine refuses the module: %s", text.Line(err.Error(), 1<<10)), r.Close(ctx))
 	}
 	return r, nil
 }
@@ -252,7 +253,7 @@ func (i *referenceInstance) invoke(name string, fuel int64, args ...uint64) (uin
 // failed tells the class of a stop as the metering pass leaves it.
 func (i *referenceInstance) failed(err error) error {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	f := &plugins.Fault{Class: plugins.FaultTrap, Hook: i.hook, Detail: line}
+	f := &plugins.Fault{Class: plugins.FaultTrap, Hook: i.hook, Detail: text.Line(line, 256)}
 	switch depth := i.module.ExportedGlobal(wasmbin.GlobalDepth); {
 	case int64(i.left.Get()) < 0:
 		f.Class = plugins.FaultOutOfFuel

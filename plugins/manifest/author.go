@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"sluice/internal/text"
 )
 
 // File is the name of the author's file, in the folder of a policy's sources.
@@ -13,11 +15,11 @@ const File = "manifest.toml"
 
 // ParseTOML reads the author's file: the fields of the section under the same names. What Parse ignores is an error here,
 // with the nearest key that there is: the author has misspelt it.
-func ParseTOML(text []byte) (Manifest, error) {
-	if len(text) > MaxBytes {
-		return Manifest{}, fmt.Errorf("the file has %d bytes, at most %d are allowed; shorten its texts", len(text), MaxBytes)
+func ParseTOML(file []byte) (Manifest, error) {
+	if len(file) > MaxBytes {
+		return Manifest{}, fmt.Errorf("the file has %d bytes, at most %d are allowed; shorten its texts", len(file), MaxBytes)
 	}
-	tree, err := decodeTOML(string(text))
+	tree, err := decodeTOML(string(file))
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -26,18 +28,24 @@ func ParseTOML(text []byte) (Manifest, error) {
 	return m, p.err
 }
 
+// maxMessage is how many bytes of the decoder's words, which may repeat the file's, are told.
+const maxMessage = 512
+
 // decodeTOML guards against a panic of the decoder.
-func decodeTOML(text string) (tree map[string]any, err error) {
+func decodeTOML(file string) (tree map[string]any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the file cannot be parsed: %v", r)
+			err = fmt.Errorf("the file cannot be parsed: %s", text.Line(fmt.Sprint(r), maxMessage))
 		}
 	}()
 	tree = map[string]any{}
-	_, err = toml.Decode(text, &tree)
+	_, err = toml.Decode(file, &tree)
 	var parse toml.ParseError
 	if errors.As(err, &parse) {
-		return nil, fmt.Errorf("line %d: %s", max(parse.Position.Line, 1), strings.TrimSuffix(parse.Message, "."))
+		return nil, fmt.Errorf("line %d: %s", max(parse.Position.Line, 1), text.Line(strings.TrimSuffix(parse.Message, "."), maxMessage))
 	}
-	return tree, err
+	if err != nil {
+		return nil, errors.New(text.Line(err.Error(), maxMessage))
+	}
+	return tree, nil
 }

@@ -3,6 +3,7 @@ package manifest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -55,6 +56,9 @@ func (p *parser) key(field string, v any) Key {
 		var wrong string
 		if k.Default, wrong = k.value(d); wrong != "" {
 			p.fail(field+".default", "is %s; it must be %s", shown(d), wrong)
+		}
+		if wrong == "" && !allPrintable(k.Default) {
+			p.fail(field+".default", "is %s, which has characters that cannot be shown; remove them", shown(d))
 		}
 	}
 	return k
@@ -129,6 +133,17 @@ func (k Key) value(v any) (got any, want string) {
 		return nil, k.Want()
 	}
 	return got, ""
+}
+
+// allPrintable says whether a value of a key can be shown.
+func allPrintable(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return printable(v)
+	case []string:
+		return !slices.ContainsFunc(v, func(s string) bool { return !printable(s) })
+	}
+	return true
 }
 
 func each[T any](v any, one func(any) (T, bool)) ([]T, bool) {

@@ -80,9 +80,9 @@ func (p *parser) table(field string, v any, known ...string) map[string]any {
 	if p.strict && len(known) > 0 {
 		for _, key := range sorted(t) {
 			if !slices.Contains(known, key) {
-				full := key
+				full := bare(key)
 				if field != "" {
-					full = field + "." + key
+					full = field + "." + full
 				}
 				p.fail(full, "is no key of a manifest; %s", suggestion(key, known))
 			}

@@ -17,6 +17,6 @@
 // Types are not checked here: the rewriting preserves types both ways, so the engine's own validation of the rewritten
 // module judges them. Indices are checked here, because the rewriting gives meaning to indices that had none.
 //
-// The package imports the standard library only. A Module is plain data that aliases the bytes it was decoded from;
+// The package imports the standard library and internal/text only. A Module is plain data that aliases the bytes it was decoded from;
 // nothing else is kept, and no function keeps its arguments.
 package wasmbin

@@ -1,6 +1,10 @@
 package wasmbin
 
-import "slices"
+import (
+	"slices"
+
+	"sluice/internal/text"
+)
 
 // Meter rewrites a module so that it counts what it does, stops when that is more than it may, and gives NaNs of one bit
 // pattern only. The result gives the same answers as the module as long as it may go on, but for the bits of NaNs.
@@ -48,7 +52,7 @@ func Meter(m *Module, c Costs) ([]byte, error) {
 
 func reserved(name string) *Error {
 	if name == GlobalFuel || name == GlobalDepth {
-		return refuse("reserved_name", "export", "the module exports %q, which is this host's own name; rename the export", name)
+		return refuse("reserved_name", "export", "the module exports %s, which is this host's own name; rename the export", text.Quote(name))
 	}
 	return nil
 }

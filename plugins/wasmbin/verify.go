@@ -1,6 +1,10 @@
 package wasmbin
 
-import "slices"
+import (
+	"slices"
+
+	"sluice/internal/text"
+)
 
 // Limits is what a module may have. A count is the most that is allowed.
 type Limits struct {
@@ -98,10 +102,10 @@ func verifyTypes(m *Module, l *Limits) *Error {
 func verifyImports(m *Module, l *Limits) *Error {
 	for _, i := range m.Imports {
 		if i.Kind != KindFunction {
-			return refuse("import", "import", "the %s %q is imported from %q; a policy imports functions only, build it with its own %s", i.Kind, i.Name, i.Module, i.Kind)
+			return refuse("import", "import", "the %s %s is imported from %s; a policy imports functions only, build it with its own %s", i.Kind, text.Quote(i.Name), text.Quote(i.Module), i.Kind)
 		}
 		if !slices.Contains(l.Imports, ImportName{i.Module, i.Name}) {
-			return refuse("import", "import", "the function %q is imported from %q, which is not served; remove the call", i.Name, i.Module)
+			return refuse("import", "import", "the function %s is imported from %s, which is not served; remove the call", text.Quote(i.Name), text.Quote(i.Module))
 		}
 	}
 	return nil
@@ -159,11 +163,11 @@ func verifyExports(m *Module, _ *Limits) *Error {
 			return err
 		}
 		if seen[x.Name] {
-			return refuse(RuleMalformed, "export", "%q is exported twice", x.Name)
+			return refuse(RuleMalformed, "export", "%s is exported twice", text.Quote(x.Name))
 		}
 		seen[x.Name] = true
 		if int64(x.Index) >= int64(sizes[x.Kind]) {
-			return refuse(RuleMalformed, "export", "%q is %s %d, there are %d", x.Name, x.Kind, x.Index, sizes[x.Kind])
+			return refuse(RuleMalformed, "export", "%s is %s %d, there are %d", text.Quote(x.Name), x.Kind, x.Index, sizes[x.Kind])
 		}
 	}
 	return nil
