@@ -110,15 +110,16 @@ func readModule(path string) ([]byte, error) {
 	return wasm, nil
 }
 
-func canonicalConfig(text string) ([]byte, error) {
-	if text == "" {
+// canonicalConfig is the table of a --policy-config as a server would hand it to the policy.
+func canonicalConfig(table string) ([]byte, error) {
+	if table == "" {
 		return nil, nil
 	}
-	var table map[string]any
-	if err := json.Unmarshal([]byte(text), &table); err != nil {
-		return nil, fmt.Errorf("--policy-config is no JSON object: %w; write '{\"key\": 1}'", err)
+	out, err := config.PolicyTable(table)
+	if err != nil {
+		return nil, fmt.Errorf("--policy-config %w", err)
 	}
-	return json.Marshal(table)
+	return out, nil
 }
 
 func (f *policyFile) name() string { return filepath.Base(f.path) }

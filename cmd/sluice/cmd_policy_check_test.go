@@ -124,6 +124,7 @@ func TestPolicyCheckInputErrors(t *testing.T) {
 		{"no patience", []string{"check", "--patience", "0", wasm}, exitUsage, "--patience 0"},
 		{"a hook it lacks", []string{"check", "--hook", "admit", wasm}, exitUsage, "does not export sluice_admit_v1"},
 		{"a device", []string{"check", "/dev/zero"}, exitUsage, "/dev/zero is no regular file"},
+		{"a configuration with a key twice", []string{"check", "--policy-config", `{"a":{"b":1,"b":2}}`, wasm}, exitUsage, "--policy-config holds the key a.b twice"},
 		{"a configuration that is none", []string{"check", "--policy-config", "[1]", wasm}, exitUsage, "--policy-config is no JSON object"},
 		{"nothing", nil, exitUsage, "policy needs a command: abi, bench, build"},
 		{"an unknown command", []string{"chek"}, exitUsage, `policy has no command "chek"`},

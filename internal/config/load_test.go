@@ -222,7 +222,7 @@ func TestProblemsOfEnvironmentAndFlags(t *testing.T) {
 		`c.toml:2: unknown key http.ranks; did you mean decode.ranks?`,
 		`SLUICE_HTTP_PROT: no key has this name; did you mean SLUICE_HTTP_PORT? (names that begin with SLUICE_ are the configuration's)`,
 		`SLUICE_MODEL_NAME: model.name is "\xff", which is not valid UTF-8`,
-		`SLUICE_POLICY_GATE_CONFIG: policy.gate.config has 3 bytes that are something else; it must be one JSON object, such as {"window": 8}`,
+		`SLUICE_POLICY_GATE_CONFIG: policy.gate.config is no JSON object; write one JSON object, such as {"window": 8}`,
 		`--decode.checksums: decode.checksums must be true or false, is "yes"`,
 		`--http.prt: no key has this name; did you mean --http.port?`,
 		`--policy.admit.config: policy.admit.config holds null at a; leave the key out`,

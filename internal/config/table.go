@@ -29,15 +29,18 @@ func canonicalTable(m map[string]any) (any, string) {
 // tableFromJSON reads the text of a flag or a variable: one JSON object. What is wrong names keys and no values, which may
 // be secrets: a server keeps why it refused a pushed policy, and tells it to whoever asks.
 func tableFromJSON(s string) (any, string) {
-	const want = `must be one JSON object, such as {"window": 8}`
+	const want = `write one JSON object, such as {"window": 8}`
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
 	var m map[string]any
 	if err := d.Decode(&m); err != nil || m == nil {
-		return nil, fmt.Sprintf("has %d bytes that are something else; it %s", len(s), want)
+		return nil, "is no JSON object; " + want
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Sprintf("has text after the object; it %s", want)
+		return nil, "has text after the object; " + want
+	}
+	if key := DuplicateKey(s); key != "" {
+		return nil, fmt.Sprintf("holds the key %s twice; give it once", key)
 	}
 	return canonicalTable(m)
 }

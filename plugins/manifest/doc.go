@@ -7,7 +7,7 @@
 // Parse ignores keys that it does not know, since a newer tool may have written them. What it knows it checks, and every
 // error names the field and what to do.
 //
-// It may import the standard library, abi, internal/config (for near misses of names), internal/text, plugins/wasmbin and the TOML
+// It may import the standard library, abi, internal/config (for near misses of names and keys given twice), internal/text, plugins/wasmbin and the TOML
 // decoder; it keeps no state.
 //
 //	wasm, err = manifest.Write(wasm, manifest.Manifest{Name: "fair-share", Reasons: map[uint8]string{70: "tenant over its share"}})

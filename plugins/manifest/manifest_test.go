@@ -63,6 +63,23 @@ func TestOrderDoesNotChangeTheBytes(t *testing.T) {
 	}
 }
 
+// Of two values for one key readers would take different ones, and one could drop the other's schema.
+func TestAKeyThatIsGivenTwice(t *testing.T) {
+	for text, key := range map[string]string{
+		`{"config":{"a":{"type":"integer"}},"config":{}}`:            "config",
+		`{"name":"a","name":"b"}`:                                    "name",
+		`{"config":{"a":{"type":"integer","type":"float"}}}`:         "config.a.type",
+		`{"config":{"a":{"type":"float"},"a":{"type":"integer"}}}`:   "config.a",
+		`{"reasons":{"64":"x","\u0036\u0034":"y"}}`:                  "reasons.64",
+		`{"later":{"unknown":[{"to":1,"to":2}]}}`:                    "later.unknown.to",
+		`{"state":{"schema":1,"loads":[1],"schema":2},"name":"bad"}`: "state.schema",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), "the key "+key+" twice") {
+			t.Errorf("%s: %v, want the key %s", text, err, key)
+		}
+	}
+}
+
 func TestLookUps(t *testing.T) {
 	m := full()
 	for _, tc := range []struct {

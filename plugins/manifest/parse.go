@@ -10,9 +10,11 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"sluice/internal/config"
 )
 
-// Parse reads the content of the section. It ignores keys that it does not know.
+// Parse reads the content of the section. It ignores keys that it does not know, and refuses one that is there twice.
 func Parse(section []byte) (Manifest, error) {
 	if len(section) > MaxBytes {
 		return Manifest{}, fmt.Errorf("the manifest has %d bytes, at most %d are allowed; shorten its texts", len(section), MaxBytes)
@@ -28,6 +30,9 @@ func Parse(section []byte) (Manifest, error) {
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return Manifest{}, fmt.Errorf("the manifest has text after its JSON object; write it with sluice policy manifest --set")
+	}
+	if key := config.DuplicateKey(string(section)); key != "" {
+		return Manifest{}, fmt.Errorf("the manifest has the key %s twice; write it with sluice policy manifest --set", key)
 	}
 	var p parser
 	m := p.manifest(tree)

@@ -168,6 +168,7 @@ func TestRefusedPushes(t *testing.T) {
 		{"without the export", server.StageRequest{Hook: "gate", Module: v1, Name: "v1"}, []string{"sluice_gate_v1"}},
 		{"refused config", server.StageRequest{Hook: "reserve", Module: v1, Name: "v1", Config: []byte(`{"token":"hunter2"}`)}, []string{"config", "of 19 bytes with the keys token"}},
 		{"config that is no object", server.StageRequest{Hook: "reserve", Module: v1, Config: []byte(`[1]`)}, []string{"JSON object"}},
+		{"config with a key twice", server.StageRequest{Hook: "reserve", Module: v1, Config: []byte(`{"a":{"b":1,"b":2}}`)}, []string{"the key a.b twice"}},
 		{"config with null", server.StageRequest{Hook: "reserve", Module: v1, Config: []byte(`{"a":null}`)}, []string{"null at a"}},
 		{"other hash", server.StageRequest{Hook: "reserve", Module: v1, SHA256: sum(flipped)}, []string{sum(v1), sum(flipped)}},
 		{"hash of a builtin", server.StageRequest{Hook: "gate", Builtin: "ungated", SHA256: sum(v1)}, []string{"built in"}},
