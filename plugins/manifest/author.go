@@ -19,6 +19,9 @@ func ParseTOML(file []byte) (Manifest, error) {
 	if len(file) > MaxBytes {
 		return Manifest{}, fmt.Errorf("the file has %d bytes, at most %d are allowed; shorten its texts", len(file), MaxBytes)
 	}
+	if line := tooDeep(string(file)); line > 0 {
+		return Manifest{}, fmt.Errorf("line %d: tables, lists and the parts of a key nest deeper than %d; a manifest needs 3", line, maxNesting)
+	}
 	tree, err := decodeTOML(string(file))
 	if err != nil {
 		return Manifest{}, err
