@@ -158,6 +158,19 @@ func (m *Module) Has(h abi.Hook) bool { return int(h) < len(m.hooks) && m.hooks[
 // and belongs to the module: nobody writes to it.
 func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
 
+// Fuel is what each call of a hook may spend where the operator says nothing: the host's default, lowered to what the
+// module's manifest hints at.
+func (m *Module) Fuel() Fuel { return m.fuel.hinted(m.manifest) }
+
+// CheckConfig holds a configuration, canonical JSON, to the schema of the module's manifest. An error is a *Fault of class
+// load_rejected, and names no value.
+func (m *Module) CheckConfig(config []byte) error {
+	if err := m.manifest.CheckConfig(config); err != nil {
+		return reject("config", "%v", err)
+	}
+	return nil
+}
+
 // StateSchema is the schema of the module's saved state and those that it can load, its own among them; ok is false where
 // its manifest names none, so that its state is never carried. The slice is the caller's.
 func (m *Module) StateSchema() (schema uint32, loads []uint32, ok bool) {

@@ -134,7 +134,9 @@ func TestTheFuelHint(t *testing.T) {
 	}{
 		{"no hint", manifest.Fuel{}, plugins.Fuel{}, false},
 		{"a hint that is enough", manifest.Fuel{Base: 5_000}, plugins.Fuel{}, false},
-		{"a hint that is too low", manifest.Fuel{Base: 300}, plugins.Fuel{}, true},
+		{"a hint that is too low", manifest.Fuel{Base: 300, PerRecord: 1}, plugins.Fuel{}, true},
+		{"a hint for a base alone leaves records the default", manifest.Fuel{Base: 300}, plugins.Fuel{}, false},
+		{"a hint for records alone leaves the base the default", manifest.Fuel{PerRecord: 1}, plugins.Fuel{}, false},
 		{"a low hint for a base, a high one for records", manifest.Fuel{Base: 300, PerRecord: 1 << 40}, plugins.Fuel{}, false},
 		{"the operator knows better", manifest.Fuel{Base: 300}, plugins.Fuel{Base: 6_000}, false},
 		{"the operator gives less than a hint", manifest.Fuel{Base: 5_000}, plugins.Fuel{Base: 300}, true},

@@ -30,13 +30,19 @@ func (f Fuel) or(other Fuel) Fuel {
 	return f
 }
 
-// hinted is f, lowered to what a manifest hints at. A hint never raises it: how long a call may take is the operator's to
-// say, and not the module's.
+// hinted is f, lowered to what a manifest hints at; a part that the hint leaves out is f's. A hint never raises it: how long
+// a call may take is the operator's to say, and not the module's.
 func (f Fuel) hinted(m *manifest.Manifest) Fuel {
 	if m == nil || m.Fuel == (manifest.Fuel{}) {
 		return f
 	}
-	return Fuel{Base: min(f.Base, m.Fuel.Base), PerRecord: min(f.PerRecord, m.Fuel.PerRecord), Cap: f.Cap}
+	if m.Fuel.Base > 0 {
+		f.Base = min(f.Base, m.Fuel.Base)
+	}
+	if m.Fuel.PerRecord > 0 {
+		f.PerRecord = min(f.PerRecord, m.Fuel.PerRecord)
+	}
+	return f
 }
 
 // budget is the fuel of a call with n records.

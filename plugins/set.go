@@ -283,7 +283,7 @@ func (b *setBuilder) slot(ctx context.Context, s Spec) (*Module, *Slot, error) {
 	// An instance answers every hook of its class, with each hook's own fuel.
 	var fuel [abi.Score + 1]Fuel
 	for _, hook := range hooks() {
-		fuel[hook] = b.specs[hook].Fuel.or(b.host.fuel.hinted(m.Manifest()))
+		fuel[hook] = b.specs[hook].Fuel.or(m.Fuel())
 	}
 	key := slotKey{m, class, string(config)}
 	if slot, ok := b.slots[key]; ok {
@@ -342,8 +342,8 @@ func (b *setBuilder) module(ctx context.Context, s Spec, class abi.Class) (*Modu
 	if !m.Has(s.Hook) {
 		return nil, nil, reject("export", "the module does not export %s, so it cannot answer %s; name it for a hook that it answers, which sluice policy inspect lists", s.Hook.Export(), s.Hook)
 	}
-	if err := m.Manifest().CheckConfig(s.Config); err != nil {
-		return nil, nil, reject("config", "%v", err)
+	if err := m.CheckConfig(s.Config); err != nil {
+		return nil, nil, err
 	}
 	reference := func(ctx context.Context) (Caller, error) {
 		i, err := b.host.held(ctx, s.Module, EngineInterpreter, pages)

@@ -293,7 +293,7 @@ const memoryTicks = 4000
 // checkMemory has each hook answer many batches: on the compiler, whose host discards an instance that grows too far, and
 // on the interpreter, which shows how far it is.
 func (f *checkFlags) checkMemory(ctx context.Context, env *environment, m *plugins.Module, hooks []abi.Hook, v *verdict) (err error) {
-	ref, err := kit.NewReference(ctx, f.wasm, plugins.DefaultFuel())
+	ref, err := kit.NewReference(ctx, f.wasm, m.Fuel())
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,14 @@ func embedManifest(path string, wasm []byte, m *manifest.Manifest) ([]byte, erro
 	return out, os.WriteFile(path, out, 0o644)
 }
 
+// hinted is a part of a hint of fuel.
+func hinted(n uint64) string {
+	if n == 0 {
+		return "the default"
+	}
+	return fmt.Sprint(n)
+}
+
 // shownDefault is a key's default on one line.
 func shownDefault(v any) string {
 	switch v := v.(type) {
@@ -186,6 +194,6 @@ func describeManifest(line func(name, format string, args ...any), m *manifest.M
 		line("settings", "none are taken")
 	}
 	if m.Fuel != (manifest.Fuel{}) {
-		line("fuel hint", "%d, and %d a record", m.Fuel.Base, m.Fuel.PerRecord)
+		line("fuel hint", "%s, and %s a record", hinted(m.Fuel.Base), hinted(m.Fuel.PerRecord))
 	}
 }

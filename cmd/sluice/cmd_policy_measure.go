@@ -63,19 +63,19 @@ func (f *policyFile) bench(ctx context.Context, env *environment, host *plugins.
 	}
 	defer func() { err = errors.Join(err, natives.Close(context.WithoutCancel(ctx))) }()
 	for _, h := range hooks {
-		if err := f.benchHook(ctx, env, p, natives, h, far); err != nil {
+		if err := f.benchHook(ctx, env, m, p, natives, h, far); err != nil {
 			return fmt.Errorf("%s: %s: %w", f.path, h, err)
 		}
 	}
-	return f.endure(ctx, env, hooks, far)
+	return f.endure(ctx, env, m, hooks, far)
 }
 
-func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Policy, natives *plugins.Set, h abi.Hook, far *progress) (err error) {
+func (f *policyFile) benchHook(ctx context.Context, env *environment, m *plugins.Module, p *kit.Policy, natives *plugins.Set, h abi.Hook, far *progress) (err error) {
 	ask, err := kit.NativeAsker(h, natives)
 	if err != nil {
 		return err
 	}
-	without, with, err := kit.NewMeteringPair(ctx, f.wasm, plugins.DefaultFuel())
+	without, with, err := kit.NewMeteringPair(ctx, f.wasm, m.Fuel())
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (f *policyFile) benchHook(ctx context.Context, env *environment, p *kit.Pol
 }
 
 // endure looks at the memory on the interpreter, which is the same as the compiler's: the same instructions ran.
-func (f *policyFile) endure(ctx context.Context, env *environment, hooks []abi.Hook, far *progress) (err error) {
-	ref, err := kit.NewReference(ctx, f.wasm, plugins.DefaultFuel())
+func (f *policyFile) endure(ctx context.Context, env *environment, m *plugins.Module, hooks []abi.Hook, far *progress) (err error) {
+	ref, err := kit.NewReference(ctx, f.wasm, m.Fuel())
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (f *policyFile) fuzz(ctx context.Context, env *environment, host *plugins.H
 	if err != nil {
 		return f.refused(err)
 	}
-	ref, err := kit.NewReference(ctx, f.wasm, plugins.DefaultFuel())
+	ref, err := kit.NewReference(ctx, f.wasm, m.Fuel())
 	if err != nil {
 		return err
 	}

@@ -22,13 +22,33 @@ type Build interface {
 	Instance(ctx context.Context, class abi.Class, info abi.HostInfo, config []byte) (plugins.Caller, error)
 }
 
-// Compiled is a host's module as a Build.
+// Compiled is a host's module as a Build. Its instances are those of a server's set where the operator says nothing.
 func Compiled(m *plugins.Module) Build { return compiled{m} }
 
 type compiled struct{ *plugins.Module }
 
 func (c compiled) Instance(ctx context.Context, class abi.Class, info abi.HostInfo, config []byte) (plugins.Caller, error) {
-	return c.Instantiate(ctx, class, info, config)
+	i, err := instantiate(ctx, c.Module, class, info, config)
+	if err != nil {
+		return nil, err // no typed nil
+	}
+	return i, nil
+}
+
+// instantiate makes an instance as a server's set does where the operator says nothing: the configuration is held to the
+// manifest's schema, and the calls to its hint of fuel.
+func instantiate(ctx context.Context, m *plugins.Module, class abi.Class, info abi.HostInfo, config []byte) (*plugins.Instance, error) {
+	if err := m.CheckConfig(config); err != nil {
+		return nil, err
+	}
+	i, err := m.Instantiate(ctx, class, info, config)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range Hooks(m) {
+		i.SetFuel(h, m.Fuel())
+	}
+	return i, nil
 }
 
 // Reference is a second host, kept small: the same metered module on the interpreter, with stand-ins for the imports that
@@ -41,7 +61,7 @@ type Reference struct {
 	fuel    plugins.Fuel
 }
 
-// NewReference meters and interprets a module. Errors are those of wasmbin, and of an engine that refuses the module.
+// NewReference meters and interprets a module, whose calls may spend fuel, as Module.Fuel says, say. Errors are those of wasmbin, and of an engine that refuses the module.
 func NewReference(ctx context.Context, wasm []byte, fuel plugins.Fuel) (*Reference, error) {
 	metered, err := meter(wasm)
 	if err != nil {

@@ -64,7 +64,7 @@ func (l *Layout) handOn(ctx context.Context, m *plugins.Module, class abi.Class,
 		}
 	}()
 	for i := range pair {
-		if pair[i], err = m.Instantiate(ctx, class, o.Info, o.Config); err != nil {
+		if pair[i], err = instantiate(ctx, m, class, o.Info, o.Config); err != nil {
 			return res, err
 		}
 	}

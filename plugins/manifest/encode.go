@@ -35,7 +35,11 @@ func Encode(m Manifest) ([]byte, error) {
 		keys[name] = k.tree()
 	}
 	set("config", keys, m.Config != nil)
-	set("fuel", map[string]any{"base": m.Fuel.Base, "per_record": m.Fuel.PerRecord}, m.Fuel != Fuel{})
+	fuel := map[string]any{"per_record": m.Fuel.PerRecord}
+	if m.Fuel.Base > 0 {
+		fuel["base"] = m.Fuel.Base
+	}
+	set("fuel", fuel, m.Fuel != Fuel{})
 
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -43,8 +43,8 @@ type State struct {
 	Loads  []uint32 // what sluice_state_load reads, ascending; Parse and Encode add Schema itself
 }
 
-// Fuel is about what one call needs over n records: Base + PerRecord x n, in units of about one instruction. The zero
-// value is no hint.
+// Fuel is about what one call needs over n records: Base + PerRecord x n, in units of about one instruction. A part that is
+// 0 is not hinted at: the host's default holds for it.
 type Fuel struct{ Base, PerRecord uint64 }
 
 // Key is one key of the policy's own table.

@@ -80,6 +80,25 @@ func TestAKeyThatIsGivenTwice(t *testing.T) {
 	}
 }
 
+func TestAHintMayHaveOnePart(t *testing.T) {
+	for want, f := range map[string]Fuel{
+		`{"fuel":{"per_record":7}}`:           {PerRecord: 7},
+		`{"fuel":{"base":7,"per_record":0}}`:  {Base: 7},
+		`{"fuel":{"base":7,"per_record":10}}`: {Base: 7, PerRecord: 10},
+	} {
+		got, err := Encode(Manifest{Fuel: f})
+		if err != nil || string(got) != want {
+			t.Errorf("%+v: %s, %v", f, got, err)
+		}
+		if m, err := Parse(got); err != nil || m.Fuel != f {
+			t.Errorf("%s: %+v, %v", got, m.Fuel, err)
+		}
+	}
+	if m, err := Parse([]byte(`{"fuel":{"base":7}}`)); err != nil || m.Fuel != (Fuel{Base: 7}) {
+		t.Errorf("%+v, %v", m.Fuel, err)
+	}
+}
+
 func TestLookUps(t *testing.T) {
 	m := full()
 	for _, tc := range []struct {
@@ -152,7 +171,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		{`{"state":{"schema":4294967296}}`, []string{"state.schema is 4294967296"}},
 		{`{"state":{"schema":1,"loads":[-1]}}`, []string{"state.loads[0] is -1"}},
 		{`{"state":{"schema":1.0}}`, []string{"state.schema is 1.0"}},
-		{`{"fuel":{"per_record":1}}`, []string{"fuel.base is missing"}},
+		{`{"fuel":{"base":0,"per_record":1}}`, []string{"fuel.base is 0"}},
 		{`{"fuel":{"base":9223372036854775808}}`, []string{"fuel.base is 9223372036854775808"}},
 		{`{"fuel":{"base":1,"per_record":-1}}`, []string{"fuel.per_record is -1"}},
 		{`{"config":{"a b":{"type":"integer"}}}`, []string{`config names the key "a b"`, "letters"}},
@@ -188,7 +207,8 @@ func TestManifestsThatAreRefused(t *testing.T) {
 
 func TestEncodeRefusesWhatParseWould(t *testing.T) {
 	for _, m := range []Manifest{
-		{Name: "a\nb"}, {Name: "\xff"}, {Reasons: map[uint8]string{63: "x"}}, {State: State{Loads: []uint32{1}}}, {Fuel: Fuel{PerRecord: 1}},
+		{Name: "a\nb"}, {Name: "\xff"}, {Reasons: map[uint8]string{63: "x"}}, {State: State{Loads: []uint32{1}}}, {Fuel: Fuel{PerRecord: 1 << 63}},
+		{Config: map[string]Key{"a": {Type: String, Default: "\x1b[2J"}}}, {Config: map[string]Key{"a": {Type: Strings, Default: []string{"a", "\u009b"}}}},
 		{Fuel: Fuel{Base: 1 << 63}}, {Config: map[string]Key{"a": {}}}, {Config: map[string]Key{"a": {Type: Boolean, Min: int64(1)}}},
 		{Description: strings.Repeat("a", MaxBytes)}, {Counters: []string{""}},
 	} {

@@ -209,7 +209,10 @@ func (p *parser) fuel(v any) Fuel {
 	if len(t) == 0 {
 		return Fuel{}
 	}
-	f := Fuel{Base: uint64(p.number("fuel.base", t["base"], 1, math.MaxInt64))}
+	var f Fuel
+	if base := t["base"]; base != nil {
+		f.Base = uint64(p.number("fuel.base", base, 1, math.MaxInt64))
+	}
 	if per := t["per_record"]; per != nil {
 		f.PerRecord = uint64(p.number("fuel.per_record", per, 0, math.MaxInt64))
 	}
