@@ -130,6 +130,7 @@ func TestPoliciesThatWereLeftHaveNoSpare(t *testing.T) {
 func TestPoliciesAreCalledByTheirManifest(t *testing.T) {
 	var log shared
 	r := newSwapRig(t, func(o *Options) {
+		unhurried(o)
 		o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})

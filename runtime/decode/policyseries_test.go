@@ -62,6 +62,9 @@ func (s *policySeries) more(when string) {
 	eventually(s.t, when, func() bool { s.scrape(when); return s.before["policy_counter_total"] >= want })
 }
 
+// unhurried keeps a busy machine from ending the group, and with it the request in transfer for which reserve is asked.
+func unhurried(o *Options) { o.Deadline = patience }
+
 // panicOnce has rank 1 panic in its next tick.
 func (r *rig) panicOnce() {
 	over := false // of rank 1 alone
@@ -79,6 +82,7 @@ func TestPolicySeriesNeverGoDown(t *testing.T) {
 	const name = "srv/pace.wasm"
 	v1, v2 := versionOf(t, manifest.Manifest{Version: "1"}), versionOf(t, manifest.Manifest{Version: "2"})
 	r := newSwapRig(t, func(o *Options) {
+		unhurried(o)
 		o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
 		o.Logger = slog.New(slog.DiscardHandler)
 		o.Policies.Specs = []plugins.Spec{{Hook: abi.Reserve, Module: v1, Name: name}}
@@ -115,7 +119,7 @@ func TestPolicySeriesNeverGoDown(t *testing.T) {
 
 // Answers with a status of the policy's own are answers, and are counted.
 func TestOwnStatusIsCounted(t *testing.T) {
-	r := newSwapRig(t, nil)
+	r := newSwapRig(t, unhurried)
 	r.wire.set(func(w *wire) { w.slow = true })
 	live := r.submit("live", 10, 5)
 	r.swap(module(reserveModule(answers(7), nil), "seven"))
@@ -142,6 +146,7 @@ func TestPolicySeriesOfSeatsNeverGoDown(t *testing.T) {
 	var sets []*plugins.Set
 	r := newRig(t, func(o *Options) {
 		form := o.Form
+		unhurried(o)
 		o.Schedule.Quarantine = schedule.QuarantineAll(1<<20, 1000)
 		o.Form = func(ctx context.Context, epoch uint64) (*Formation, error) {
 			f, err := form(ctx, epoch)
