@@ -72,7 +72,7 @@ func TestStagingHoldsAConfigurationToTheSchema(t *testing.T) {
 	if !errors.Is(err, server.ErrPolicyRefused) {
 		t.Fatalf("%v, want a refusal", err)
 	}
-	for _, w := range []string{"load_rejected{config}", "hold_tick is no key", "did you mean hold_ticks?", "hold_ticks is 10; it must be an integer, at most 9"} {
+	for _, w := range []string{"load_rejected{config}", "hold_tick is no key", "did you mean hold_ticks?", "hold_ticks is out of its range; it must be an integer, at most 9"} {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%q does not say %q", err, w)
 		}
