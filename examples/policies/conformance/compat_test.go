@@ -130,14 +130,14 @@ func TestEverySDKReadsHeadersAlike(t *testing.T) {
 		{"a kind that is its low byte", plain(t), put32(12, 1<<8|uint32(abi.Gate)), abi.StatusBadBatch},
 		{"more records than any batch", plain(t), put32(32, abi.MaxRecords+1), abi.StatusBadBatch},
 		{"a count that overflows", plain(t), put32(32, 1<<32-1), abi.StatusBadBatch},
-		{"a shorter in stride", plain(t), put32(36, abi.GateStride-1), abi.StatusBadBatch},
+		{"shorter input records, of an older minor", plain(t), put32(36, abi.GateStride-1), abi.StatusBadBatch},
 		{"an in stride that overflows", plain(t), put32(36, 1<<32-1), abi.StatusBadBatch},
 		{"an in offset outside", plain(t), put32(40, 1<<32-1), abi.StatusBadBatch},
-		{"a shorter out stride", plain(t), put32(44, abi.GateOutStride-1), abi.StatusBadBatch},
+		{"shorter answers, of an older minor", plain(t), put32(44, abi.GateOutStride-1), abi.StatusBadBatch},
 		{"an out stride that overflows", plain(t), put32(44, 1<<31), abi.StatusBadBatch},
 		{"an out offset outside", plain(t), put32(48, 1<<32-1), abi.StatusBadBatch},
 		{"globals outside", plain(t), put32(56, 1<<32-1), abi.StatusBadBatch},
-		{"small globals", plain(t), put32(60, abi.GateGlobalsSize-1), abi.StatusBadBatch},
+		{"smaller globals, of an older minor", plain(t), put32(60, abi.GateGlobalsSize-1), abi.StatusBadBatch},
 	}
 	native, ok := standard.Gate("restore-gated")
 	if !ok {
