@@ -66,3 +66,36 @@ func TestADamagedCacheIsMadeAnew(t *testing.T) {
 		}
 	}
 }
+
+// A module that no engine compiles is refused, and what others have in the cache stays.
+func TestARefusedModuleLeavesTheCache(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	ctx := context.Background()
+	h := NewHost(Options{CacheDir: dir})
+	if _, err := h.Shipped(ctx); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				n++
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	h.prepare = func([]byte, uint32) ([]byte, error) { return []byte("\x00asm\x01\x00\x00\x00\x01"), nil }
+	if _, err := h.Compile(ctx, []byte("no module")); err == nil {
+		t.Error("it is compiled")
+	}
+	if after := count(); before == 0 || after != before {
+		t.Errorf("%d files in the cache, %d before", after, before)
+	}
+	if err := h.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

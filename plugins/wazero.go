@@ -28,19 +28,29 @@ type wazeroEngine struct {
 	live        *atomic.Int64 // memories of instances
 }
 
-// compile compiles a module that the verifier has accepted. Where that fails with a cache, a damaged file of the cache
-// is the likely reason, and would be for ever: the cache is emptied and the module compiled once more.
+// compile compiles a module that the verifier has accepted. Where that fails with a cache and not without, a file of the
+// cache is damaged, and would be for ever: the cache is emptied and the module compiled into it once more. A module that
+// cannot be compiled at all costs nobody the cache.
 func (e *wazeroEngine) compile(ctx context.Context, wasm []byte) (program, error) {
 	p, err := e.compileOnce(ctx, wasm)
-	if err != nil && e.cacheDir != "" && !e.interpret {
-		e.files.Lock()
-		emptied := emptyCacheDir(e.cacheDir)
-		e.files.Unlock()
-		if emptied == nil {
-			p, err = e.compileOnce(ctx, wasm)
+	if err == nil || e.cacheDir == "" || e.interpret {
+		return p, err
+	}
+	plain := *e
+	plain.cacheDir = ""
+	without, err := plain.compileOnce(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	e.files.Lock()
+	emptied := emptyCacheDir(e.cacheDir)
+	e.files.Unlock()
+	if emptied == nil {
+		if p, err = e.compileOnce(ctx, wasm); err == nil {
+			return p, without.close(ctx)
 		}
 	}
-	return p, err
+	return without, nil
 }
 
 func (e *wazeroEngine) compileOnce(ctx context.Context, wasm []byte) (_ program, err error) {
