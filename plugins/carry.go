@@ -47,14 +47,15 @@ type Carried struct {
 // instance that answers several hooks gets the state of the first of them, in the order in which the hooks run.
 //
 // A policy that stays the same (module, configuration, limits and hooks) keeps its instance: the sets exchange theirs. Any
-// other is offered the saved state if its manifest names the schema and its instance has not answered a batch yet; one
-// that was in use before goes on with the state that it was left with. What the sets do depends on the policies and on
+// other is offered the saved state if its manifest names the schema and the set has not been in use yet; one that comes
+// back goes on with the state that it was left with. What the sets do depends on the policies and on
 // their instances' states alone, so that ranks whose replicated instances are equal have equal ones afterwards. Where a
 // state cannot be saved, or the successor declines it, the successor starts without; where loading it stops the successor,
 // that one's first call is a fault.
 func (s *Set) Carry(from *Set) []Carried {
 	var out []Carried
 	done := map[*Slot]Carried{}
+	defer func() { s.served, from.served = true, true }()
 	for _, hook := range hooks() {
 		to, old := s.Runner(hook).slot, from.Runner(hook).slot
 		if to == nil {
@@ -62,7 +63,7 @@ func (s *Set) Carry(from *Set) []Carried {
 		}
 		c, ok := done[to]
 		if !ok {
-			c = to.carry(old)
+			c = to.carry(old, s.served)
 			done[to] = c
 		}
 		c.Hook = hook
@@ -71,8 +72,8 @@ func (s *Set) Carry(from *Set) []Carried {
 	return out
 }
 
-// carry takes over from another slot, nil for a native policy.
-func (s *Slot) carry(from *Slot) Carried {
+// carry takes over from another slot, nil for a native policy. again says that the slot's policy was in use before.
+func (s *Slot) carry(from *Slot, again bool) Carried {
 	if from == nil {
 		return Carried{}
 	}
@@ -90,14 +91,14 @@ func (s *Slot) carry(from *Slot) Carried {
 	switch {
 	case !saves && !takes:
 		return Carried{}
+	case again:
+		return Carried{Reason: "the policy goes on with the state that it was left with"}
 	case !saves:
 		return Carried{Reason: "the predecessor saves no state"}
 	case !takes:
 		return Carried{Reason: "the successor loads no state"}
 	case !contains(loads, schema):
 		return Carried{Reason: fmt.Sprintf("the predecessor's state is of schema %d, the successor loads %d", schema, loads)}
-	case to.calls > 0 || to.loaded:
-		return Carried{Reason: "the successor goes on with the state that it was left with"}
 	}
 	old, isInstance := from.active.(*Instance)
 	if !isInstance {

@@ -155,6 +155,15 @@ func TestCarryAndBack(t *testing.T) {
 	}
 	wantHeld(t, a, 4)
 
+	// Also where the one that comes back could not load the other's state anyway, and where it was never asked.
+	old, next := reserveSet(t, ofSchema(t, remembering(1), 1)), reserveSet(t, ofSchema(t, remembering(10), 2, 1))
+	next.Carry(old)
+	wantHeld(t, next, 10)
+	if c := carriedReserve(t, old.Carry(next)); c.What != plugins.CarriedNothing || !strings.Contains(c.Reason, "was left with") {
+		t.Errorf("carried back %+v, want nothing: it goes on with its own", c)
+	}
+	wantHeld(t, old, 1)
+
 	x, y := reserveSet(t, ofSchema(t, remembering(1), 1)), reserveSet(t, ofSchema(t, remembering(10), 1))
 	wantHeld(t, x, 1)
 	y.Carry(x)
@@ -192,7 +201,7 @@ func TestCarryFromAPolicyThatStopsInTheSave(t *testing.T) {
 		name string
 		from guestModule
 		back uint64
-	}{{"stops", stops, 11}, {"refuses", refuses, 2}} { // a fresh instance is given what its successor has; one that was kept has its own
+	}{{"stops", stops, 1}, {"refuses", refuses, 2}} { // a fresh instance, and the one that was kept
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := reserveSet(t, ofSchema(t, tc.from, 1)), reserveSet(t, ofSchema(t, remembering(10), 1))
 			wantHeld(t, a, 1)

@@ -49,7 +49,6 @@ type Instance struct {
 	fuel    [abi.Score + 1]Fuel
 	spent   int64 // fuel of the Call of the batch begun last
 	calls   uint64
-	loaded  bool   // it was given a state
 	least   uint32 // memory pages after configure
 	arenas  arenas // LOG and COUNTERS
 	closed  bool

@@ -87,6 +87,8 @@ type Set struct {
 	about [abi.Score + 1]*manifest.Manifest // by hook; nil where the policy has none
 	host  *Host
 	held  []*Module // in use until Close
+
+	served bool // it is or was in use: Carry has handed something on to it or from it
 }
 
 // Runner is the hook's runner, nil for a number that is no hook.

@@ -59,7 +59,6 @@ func (i *Instance) LoadState(state []byte, schema uint32) error {
 		}
 		copy(b, state)
 	}
-	i.loaded = true
 	got, err := i.machine.invoke(entryLoad, uint32(len(state)), schema, stateFuel)
 	if err != nil {
 		return i.stateFault("sluice_state_load", err)
