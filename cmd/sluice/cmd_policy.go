@@ -64,6 +64,7 @@ func abiLayout() (*kit.Layout, error) {
 // policyFile is what the commands about one module share: the file and the flags that say how it is opened.
 type policyFile struct {
 	path   string
+	label  string // what messages call it; empty is the path's base name
 	hook   string
 	config string
 
@@ -122,7 +123,12 @@ func canonicalConfig(table string) ([]byte, error) {
 	return out, nil
 }
 
-func (f *policyFile) name() string { return filepath.Base(f.path) }
+func (f *policyFile) name() string {
+	if f.label != "" {
+		return f.label
+	}
+	return filepath.Base(f.path)
+}
 
 // options are how the policy is opened outside a group.
 func (f *policyFile) options() kit.Options {

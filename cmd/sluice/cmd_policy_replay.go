@@ -34,6 +34,9 @@ differ; 2: wrong input, a module that is refused or answers nothing of what was 
 				}
 				files = append(files, f)
 			}
+			if len(files) == 2 && files[0].name() == files[1].name() {
+				files[0].label, files[1].label = files[0].path, files[1].path
+			}
 			return withHost(c.Context(), env, func(host *plugins.Host) error {
 				return replayBatches(c.Context(), env, host, args[0], files)
 			})

@@ -446,6 +446,9 @@ func TestPolicyReplay(t *testing.T) {
 	wantAll(t, errs, "differ on 2 of 5 batches, first at tick 3")
 	text, _ = policyRun(t, exitBroken, "replay", file, hold, raw)
 	wantAll(t, text, "Vote by hold.wasm is Transferring, by raw.wasm is Success")
+	twin := wasmFile(t, "raw.wasm", kittest.Votes(kittest.Const(3)))
+	text, _ = policyRun(t, exitBroken, "replay", file, twin, raw)
+	wantAll(t, text, "Vote by "+twin+" is Transferring, by "+raw+" is Success")
 	wantAll(t, first(policyRun(t, exitOK, "replay", file, raw, raw)), "same: ")
 	other := filepath.Join(t.TempDir(), "reserve.wasm")
 	if err := os.WriteFile(other, kittest.Module(kittest.Export{Name: "sluice_reserve_v1", Body: kittest.Const(0)}), 0o600); err != nil {

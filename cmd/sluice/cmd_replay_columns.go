@@ -67,13 +67,17 @@ func (f *replayFlags) columns() ([]column, error) {
 
 // given are the policies of --policy by hook, in their order, with the configurations of --policy-config.
 func (f *replayFlags) given() (map[abi.Hook][]plugins.Spec, error) {
-	given := map[abi.Hook][]plugins.Spec{}
+	given, paths := map[abi.Hook][]plugins.Spec{}, map[abi.Hook][]string{}
 	for _, text := range f.policies {
 		s, err := policyFlag(text)
 		if err != nil {
 			return nil, err
 		}
-		given[s.Hook] = append(given[s.Hook], s)
+		_, path, _ := strings.Cut(text, "=")
+		given[s.Hook], paths[s.Hook] = append(given[s.Hook], s), append(paths[s.Hook], path)
+	}
+	for h, specs := range given {
+		tellApart(specs, paths[h])
 	}
 	configs := map[abi.Hook][]string{}
 	for _, text := range f.configs {
@@ -106,4 +110,24 @@ func (f *replayFlags) given() (map[abi.Hook][]plugins.Spec, error) {
 		}
 	}
 	return given, nil
+}
+
+// tellApart names modules by their paths where modules at other paths have the same base name.
+func tellApart(specs []plugins.Spec, paths []string) {
+	first, shared := map[string]string{}, map[string]bool{}
+	for i, s := range specs {
+		if s.Builtin != "" {
+			continue
+		}
+		if path, seen := first[s.Name]; seen && path != paths[i] {
+			shared[s.Name] = true
+		} else if !seen {
+			first[s.Name] = paths[i]
+		}
+	}
+	for i := range specs {
+		if s := &specs[i]; shared[s.Name] {
+			s.Name = paths[i]
+		}
+	}
 }

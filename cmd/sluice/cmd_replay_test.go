@@ -101,6 +101,41 @@ func TestReplaySideBySide(t *testing.T) {
 	}
 }
 
+// Modules of the same base name are told apart by their paths; of one file given twice, by nothing but its tables.
+func TestReplayNamesTwins(t *testing.T) {
+	wasm, err := os.ReadFile(frozenGate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := filepath.Base(frozenGate)
+	twin := filepath.Join(t.TempDir(), base)
+	if err := os.WriteFile(twin, wasm, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ policies, configs, want []string }{
+		{[]string{frozenGate, twin, "ungated"}, nil, []string{frozenGate, twin, "ungated"}},
+		{[]string{frozenGate, frozenGate}, nil, []string{base, base}},
+		{[]string{frozenGate, twin}, []string{`{"a":1}`, `{"a":2}`}, []string{frozenGate + `{"a":1}`, twin + `{"a":2}`}},
+	} {
+		var f replayFlags
+		for _, p := range c.policies {
+			f.policies = append(f.policies, "gate="+p)
+		}
+		for _, table := range c.configs {
+			f.configs = append(f.configs, "gate="+table)
+		}
+		columns, err := f.columns()
+		if err != nil || len(columns) != len(c.want) {
+			t.Fatalf("%v: %d columns, %v", c.policies, len(columns), err)
+		}
+		for i, want := range c.want {
+			if columns[i].name != want {
+				t.Errorf("%v: column %d is %q, want %q", c.policies, i, columns[i].name, want)
+			}
+		}
+	}
+}
+
 // A module that always traps: every hook goes by its own rule, and a hold ends with it.
 func TestReplayOfFaultyPolicies(t *testing.T) {
 	path := trapModule(t)
