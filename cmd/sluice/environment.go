@@ -99,7 +99,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		Short:         "The decode side of a prefill/decode-disaggregated LLM server, whose decisions are plugins",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          rootArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(env.stdin)
@@ -110,7 +110,24 @@ func newRootCommand(env *environment) *cobra.Command {
 	return root
 }
 
-// explainFlag adds the nearest flag of the command to an error about an unknown one.
+// rootArgs refuses a command that there is none of, with the nearest one that there is.
+func rootArgs(c *cobra.Command, args []string) error {
+	err := cobra.NoArgs(c, args)
+	if err == nil {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	if best, close := config.Nearest(args[0], names); close {
+		return fmt.Errorf("%w; did you mean %s?", err, best)
+	}
+	return err
+}
+
+// explainFlag adds the nearest flag of the command to an error about an unknown one, and to that of a section's name the
+// flags of its keys.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
@@ -119,6 +136,15 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	name := unknown.GetSpecifiedName()
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	var inside []string
+	for _, key := range config.SectionKeys(name) {
+		if cmd.Flags().Lookup(key) != nil {
+			inside = append(inside, "--"+key)
+		}
+	}
+	if len(inside) > 0 {
+		return fmt.Errorf("%w; it is a section, with the keys %s", err, strings.Join(inside, ", "))
+	}
 	if best, close := config.Nearest(name, names); close {
 		return fmt.Errorf("%w; did you mean --%s?", err, best)
 	}

@@ -46,6 +46,11 @@ func TestUsageErrorsAreOneLineAndExitTwo(t *testing.T) {
 		want string
 	}{
 		{"unknown command", []string{"nope"}, `sluice: unknown command "nope" for "sluice"`},
+		{"mistyped command", []string{"polcy"}, `sluice: unknown command "polcy" for "sluice"; did you mean policy?`},
+		{"short command", []string{"serv"}, `sluice: unknown command "serv" for "sluice"; did you mean serve?`},
+		{"section as a flag", []string{"config", "check", "--policy.gate.fuel", "x"},
+			"sluice: unknown flag: --policy.gate.fuel; it is a section, with the keys --policy.gate.fuel.base, --policy.gate.fuel.per_record, --policy.gate.fuel.cap"},
+		{"beginning of a section", []string{"config", "check", "--pol", "3"}, "sluice: unknown flag: --pol; see sluice config check --help"},
 		{"unknown flag", []string{"version", "--nope"}, "sluice: unknown flag: --nope; see sluice version --help"},
 		{"unknown short flag", []string{"version", "-x"}, "sluice: unknown shorthand flag: 'x' in -x; see sluice version --help"},
 		{"mistyped key", []string{"config", "check", "--http.prt", "1"}, "sluice: unknown flag: --http.prt; did you mean --http.port?"},

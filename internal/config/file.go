@@ -134,7 +134,8 @@ func notATable(name string, v any) string {
 	return fmt.Sprintf(" is a section and not a value, is %s; write [%s] and its keys below", describe(v), name)
 }
 
-// unknown reports a key that is none, or a section that is none together with every key in it.
+// unknown reports a key that is none, or a section that is none together with every key in it, except where it
+// is most likely a misspelt config, whose keys are the policy's.
 func (l *loader) unknown(path []string, line int, v any) {
 	text := clip(pathText(path))
 	sub, isTable := v.(map[string]any)
@@ -147,12 +148,10 @@ func (l *loader) unknown(path []string, line int, v any) {
 	for _, s := range sections() {
 		names = append(names, s.Name)
 	}
-	var inline []string
-	for _, t := range inlineTables() {
-		inline = append(inline, t.Name)
-	}
-	if best, close := Nearest(strings.Join(path, "."), inline); close && len(path) > 2 {
+	free := false // the table that was meant has whatever keys
+	if best, close := nearestTable(path); close {
 		hint = "did you mean " + best + "?"
+		_, free = l.byName[best]
 	} else if best, close := Nearest(strings.Join(path, "."), names); close {
 		hint = "did you mean [" + best + "]?"
 	} else if key, close := nearestKey(path); close {
@@ -161,6 +160,9 @@ func (l *loader) unknown(path []string, line int, v any) {
 		hint = "the sections are " + strings.Join(names, ", ")
 	}
 	l.report(line, text, fmt.Sprintf("unknown section [%s]; %s", text, hint))
+	if free {
+		return
+	}
 	for name, v := range sub {
 		inner := append(append(make([]string, 0, len(path)+1), path...), name)
 		l.unknown(inner, l.scan.lines[pathText(inner)], v)

@@ -152,8 +152,12 @@ func (l *loader) readFlags(flags map[string]string) {
 			continue
 		}
 		best, close := NearestKey(name)
+		hint := suggestion("--"+best, close)
+		if inside := SectionKeys(name); len(inside) > 0 {
+			hint = "it is a section, with the keys " + strings.Join(inside, ", ")
+		}
 		l.problems = append(l.problems, Problem{
-			Source: "--" + clip(name), Key: clip(name), order: orderOf(levelFlag, 0), Text: "no key has this name; " + suggestion("--"+best, close),
+			Source: "--" + clip(name), Key: clip(name), order: orderOf(levelFlag, 0), Text: "no key has this name; " + hint,
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,7 @@ func TestProblemsOfAFile(t *testing.T) {
 			"c.toml:2: unknown key policy.gate.quarantine.fault; did you mean policy.gate.quarantine.faults?", "c.toml:2: unknown key policy.gate.quarantine.ticks; "}},
 		{"misspelt quarantine", "[policy.gate]\nquarantin = { faults = 3 }\n", []string{
 			"c.toml:2: unknown section [policy.gate.quarantin]; did you mean policy.gate.quarantine?", "c.toml:2: unknown key policy.gate.quarantin.faults; did you mean policy.gate.quarantine.faults?"}},
+		{"misspelt config", "[policy.gate]\nconfg = { token = \"x\" }\n", []string{"c.toml:2: unknown section [policy.gate.confg]; did you mean policy.gate.config?"}},
 		{"misspelt limits", "[policy.gate]\nfuel = { bse = 1 }\nmemory_page = 1\nsha265 = \"\"\n", []string{"c.toml:2: unknown key policy.gate.fuel.bse; did you mean policy.gate.fuel.base?",
 			"c.toml:3: unknown key policy.gate.memory_page; did you mean policy.gate.memory_pages?", "c.toml:4: unknown key policy.gate.sha265; did you mean policy.gate.sha256?"}},
 		{"less than two pages", "[decode]\npage_size = 64\nmax_total_tokens = 127\nreserved_decode_tokens = 0\n", []string{"c.toml:3: decode.max_total_tokens is 127, but L1 needs at least two pages of decode.page_size (64); write 128 or more"}},
@@ -441,6 +443,8 @@ func TestNearest(t *testing.T) {
 		{"restore", []string{"restore-gated", "pending-only", "ungated"}, "restore-gated"},
 		{"windows", []string{"faults", "window_ticks"}, ""},
 		{"window", []string{"faults", "window_ticks"}, "window_ticks"},
+		{"pol", []string{"policy.gate.path", "policy.gate.builtin"}, ""},
+		{"policy.gate.pa", []string{"policy.gate.path", "policy.gate.builtin"}, "policy.gate.path"},
 		{"shear", []string{"tenants", "share"}, "share"},
 		{"name", nil, ""},
 	} {
@@ -449,13 +453,26 @@ func TestNearest(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"policy.gate.quarantine":        "policy.gate.quarantine.faults",
 		"policy.gate.quarantine.window": "policy.gate.quarantine.window_ticks",
-		"policy.gate.fuel":              "policy.gate.fuel.base",
 		"policy.admit.fule.base":        "policy.admit.fuel.base",
 	} {
 		if got, close := NearestKey(name); got != want || !close {
 			t.Errorf("%s: got %s, %v, want %s", name, got, close, want)
+		}
+	}
+}
+
+func TestSectionKeys(t *testing.T) {
+	for name, want := range map[string][]string{
+		"plugins":                {"plugins.cache_dir"},
+		"policy.gate.quarantine": {"policy.gate.quarantine.faults", "policy.gate.quarantine.window_ticks"},
+		"policy.gate.fuel":       {"policy.gate.fuel.base", "policy.gate.fuel.per_record", "policy.gate.fuel.cap"},
+		"policy.gate.path":       nil,
+		"policy.gat":             nil,
+		"":                       nil,
+	} {
+		if got := SectionKeys(name); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }

@@ -7,12 +7,13 @@ const leastPrefix = 3
 
 // Nearest is the candidate that a name most likely meant, ignoring case: the first one that begins with it, else the one
 // with the smallest edit distance, the first of equals. close reports whether that is near enough to be offered: a
-// beginning of at least three letters, or edits to at most a third of the longer name, rounded. A wrong hint is worse than
-// none, and of a name of up to four letters more than one edit leaves nothing to recognise.
+// beginning of at least three letters that leaves only the last part of a dotted name open, or edits to at most a third of
+// the longer name, rounded. A wrong hint is worse than none, and of a name of up to four letters more than one edit leaves
+// nothing to recognise; the beginning of a section's name says nothing of a key in it.
 func Nearest(name string, candidates []string) (best string, close bool) {
 	if len(name) >= leastPrefix {
 		for _, c := range candidates {
-			if strings.HasPrefix(strings.ToLower(c), strings.ToLower(name)) {
+			if len(c) >= len(name) && strings.EqualFold(c[:len(name)], name) && !strings.Contains(c[len(name):], ".") {
 				return c, true
 			}
 		}
@@ -73,11 +74,6 @@ func nearestKey(path []string) (name string, close bool) {
 			own = append(own, k.Leaf())
 		}
 	}
-	for _, n := range names {
-		if strings.HasPrefix(n, full+".") { // a table, written as if it were a key
-			return n, true
-		}
-	}
 	if same := byLeaf[leaf]; len(same) > 0 {
 		name, _ = Nearest(full, same)
 		return name, true
@@ -90,6 +86,37 @@ func nearestKey(path []string) (name string, close bool) {
 		return name, true
 	}
 	return Nearest(full, names)
+}
+
+// SectionKeys are the keys directly in the section or inline table of that name, in the order of the file; none where name
+// is neither.
+func SectionKeys(name string) []string {
+	var out []string
+	for _, k := range keys() {
+		if k.Section() == name {
+			out = append(out, k.Name)
+		}
+	}
+	return out
+}
+
+// nearestTable is the table within a section that a wrong name of one most likely meant: an inline table, or a key that
+// holds a table. Only the last part of path may be wrong; close as in Nearest.
+func nearestTable(path []string) (name string, close bool) {
+	section := strings.Join(path[:len(path)-1], ".")
+	var leaves []string
+	for _, t := range inlineTables() {
+		if leaf, ok := strings.CutPrefix(t.Name, section+"."); ok {
+			leaves = append(leaves, leaf)
+		}
+	}
+	for _, k := range keys() {
+		if k.Kind == KindTable && k.Section() == section {
+			leaves = append(leaves, k.Leaf())
+		}
+	}
+	best, close := Nearest(path[len(path)-1], leaves)
+	return section + "." + best, close
 }
 
 // suggestion turns a nearest name into the end of a message.
