@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ func (f *replayFlags) given() (map[abi.Hook][]plugins.Spec, error) {
 	for _, text := range f.configs {
 		h, table, ok := hookFlag(text)
 		if !ok || !slices.ContainsFunc(given[h], func(s plugins.Spec) bool { return s.Builtin == "" }) {
-			return nil, fmt.Errorf("--policy-config %q: want HOOK=JSON with a HOOK for which --policy names a module; shipped policies have no settings", text)
+			return nil, errors.New("--policy-config: want HOOK=JSON with a HOOK for which --policy names a module; shipped policies have no settings")
 		}
 		configs[h] = append(configs[h], table)
 	}
@@ -96,7 +97,7 @@ func (f *replayFlags) given() (map[abi.Hook][]plugins.Spec, error) {
 			table, one := tables[i%len(tables)], len(tables) == 1
 			if s.Builtin != "" {
 				if !one && table != "{}" {
-					return nil, fmt.Errorf("--policy-config %s=%s: %s is a shipped policy, which has no settings; give {} in its place", h, table, s.Builtin)
+					return nil, fmt.Errorf("--policy-config %s: %s is a shipped policy, which has no settings; give {} in its place", h, s.Builtin)
 				}
 				continue
 			}

@@ -183,11 +183,12 @@ func TestReplayInputErrors(t *testing.T) {
 		"uneven configs": {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy", "gate=" + frozenGate, "--policy", "gate=ungated",
 			"--policy-config", "gate={}", "--policy-config", "gate={}"}, "--policy-config is given 2 times for gate, --policy 3 times"},
 		"config for a shipped one": {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy", "gate=ungated",
-			"--policy-config", "gate={}", "--policy-config", `gate={"a":1}`}, "ungated is a shipped policy"},
+			"--policy-config", "gate={}", "--policy-config", `gate={"a":"hunter2"}`}, "ungated is a shipped policy"},
 		"unknown policy":   {[]string{"--trace", syntheticTrace, "--policy", "gate=open"}, "open"},
-		"config for none":  {[]string{"--trace", syntheticTrace, "--policy", "score=lfu", "--policy-config", `score={"a":1}`}, "for which --policy names a module"},
+		"config for none":  {[]string{"--trace", syntheticTrace, "--policy", "score=lfu", "--policy-config", `score={"a":"hunter2"}`}, "for which --policy names a module"},
+		"config unnamed":   {[]string{"--trace", syntheticTrace, "--policy-config", "hunter2"}, "want HOOK=JSON"},
 		"config refused":   {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy-config", `gate={"a":1}`}, "refuses its configuration"},
-		"config no table":  {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy-config", `gate=[1]`}, "no JSON object"},
+		"config no table":  {[]string{"--trace", syntheticTrace, "--policy", "gate=" + frozenGate, "--policy-config", `gate=["hunter2"]`}, "no JSON object"},
 		"not a module":     {[]string{"--trace", syntheticTrace, "--policy", "gate=" + text}, "not_wasm"},
 		"missing module":   {[]string{"--trace", syntheticTrace, "--policy", "gate=nowhere.wasm"}, "nowhere.wasm"},
 		"on-fault hook":    {[]string{"--trace", syntheticTrace, "--on-fault", "sort=hold"}, `--on-fault "sort=hold": want HOOK=native or HOOK=hold`},
@@ -200,7 +201,7 @@ func TestReplayInputErrors(t *testing.T) {
 		"unknown argument": {[]string{"--trace", syntheticTrace, "x"}, "unknown"},
 	} {
 		out, errs, status := runHere(t, append([]string{"replay"}, c.args...)...)
-		if status != exitUsage || out != "" || !strings.Contains(errs, c.want) {
+		if status != exitUsage || out != "" || !strings.Contains(errs, c.want) || strings.Contains(errs, "hunter2") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q; want 2 and %q", name, status, out, errs, c.want)
 		}
 	}

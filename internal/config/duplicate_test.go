@@ -42,6 +42,10 @@ func TestPolicyTable(t *testing.T) {
 		{`{"hunter2"`, "", "is no JSON object"},
 		{`{"a":1e999}`, "", "holds a number at a that does not fit 64 bits"},
 		{`{"a":null}`, "", "null at a"},
+		{`{"a":"` + strings.Repeat("x", MaxPolicyTable-8) + `"}`, `{"a":"` + strings.Repeat("x", MaxPolicyTable-8) + `"}`, ""},
+		{`{"a":"` + strings.Repeat("hunter2", MaxPolicyTable/7) + `"}`, "", "at most 65536 are allowed"},
+		{`{}` + strings.Repeat(" ", MaxPolicyTable-1), "", "has 65537 bytes as JSON"},
+		{`{"a":"` + strings.Repeat("\x7f", MaxPolicyTable/2) + `"}`, "", "has 196616 bytes as JSON"}, // its escapes are longer
 	} {
 		got, err := PolicyTable(c.text)
 		if string(got) != c.want || (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter")) {

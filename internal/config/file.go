@@ -43,7 +43,7 @@ func (l *loader) readFile(name string, data []byte) {
 			big[pathText(n.path)] = number(n.literal)
 			continue
 		}
-		l.report(n.line, pathText(n.path), fmt.Sprintf("%s holds %s, which does not fit 64 bits", clip(pathText(n.path)), clip(n.literal)))
+		l.report(n.line, pathText(n.path), clip(pathText(n.path))+" holds a number that does not fit 64 bits; give a smaller one")
 	}
 	l.walk(tree, nil, big)
 }

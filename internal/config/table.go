@@ -16,10 +16,18 @@ const emptyTable = "{}"
 // maxDepth bounds how deep tables and arrays nest, so that no input can exhaust the stack.
 const maxDepth = 64
 
+// MaxPolicyTable bounds the bytes of a policy's own table, as it is given in JSON and in its canonical form: each rank's
+// instances hold a copy of it.
+const MaxPolicyTable = 64 << 10
+
 // canonicalTable is a policy's table as canonical JSON: keys sorted bytewise, no spaces, integers as integers and floats
-// always with a point or an exponent. Dates and times become strings. The string is empty or says what is wrong.
+// always with a point or an exponent. Dates and times become strings. The string is empty or says what is wrong; like that
+// of tableFromJSON it names keys and no values.
 func canonicalTable(m map[string]any) (any, string) {
 	out, wrong := appendJSON(nil, m, "", 0)
+	if wrong == "" {
+		wrong = tooLong(len(out))
+	}
 	if wrong != "" {
 		return nil, wrong
 	}
@@ -30,6 +38,9 @@ func canonicalTable(m map[string]any) (any, string) {
 // be secrets: a server keeps why it refused a pushed policy, and tells it to whoever asks.
 func tableFromJSON(s string) (any, string) {
 	const want = `write one JSON object, such as {"window": 8}`
+	if wrong := tooLong(len(s)); wrong != "" {
+		return nil, wrong
+	}
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
 	var m map[string]any
@@ -43,6 +54,14 @@ func tableFromJSON(s string) (any, string) {
 		return nil, fmt.Sprintf("holds the key %s twice; give it once", key)
 	}
 	return canonicalTable(m)
+}
+
+// tooLong says what is wrong with a policy's table of n bytes of JSON, "" where it fits.
+func tooLong(n int) string {
+	if n <= MaxPolicyTable {
+		return ""
+	}
+	return fmt.Sprintf("has %d bytes as JSON, at most %d are allowed; give a smaller table", n, MaxPolicyTable)
 }
 
 func appendJSON(dst []byte, v any, where string, depth int) ([]byte, string) {
@@ -87,7 +106,7 @@ func appendJSON(dst []byte, v any, where string, depth int) ([]byte, string) {
 		return strconv.AppendInt(dst, v, 10), ""
 	case float64:
 		if math.IsInf(v, 0) || math.IsNaN(v) {
-			return nil, fmt.Sprintf("holds %v at %s, which JSON cannot say; remove it", v, clip(strings.TrimPrefix(where, ".")))
+			return nil, fmt.Sprintf("holds an infinity or NaN at %s, which JSON cannot say; remove it", clip(strings.TrimPrefix(where, ".")))
 		}
 		return append(dst, formatFloat(v)...), ""
 	case time.Time:
@@ -97,7 +116,7 @@ func appendJSON(dst []byte, v any, where string, depth int) ([]byte, string) {
 	case nil:
 		return nil, fmt.Sprintf("holds null at %s; leave the key out", clip(strings.TrimPrefix(where, ".")))
 	}
-	return nil, fmt.Sprintf("holds %s at %s", describe(v), clip(strings.TrimPrefix(where, ".")))
+	return nil, fmt.Sprintf("holds %s at %s", kindOf(v), clip(strings.TrimPrefix(where, ".")))
 }
 
 func appendJSONArray(dst []byte, items []any, where string, depth int) ([]byte, string) {

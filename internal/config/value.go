@@ -56,6 +56,7 @@ func (k Key) fromTOML(v any) (any, string) {
 		if m, ok := v.(map[string]any); ok {
 			return canonicalTable(m)
 		}
+		return nil, fmt.Sprintf("must be %v, is %s", k.Kind, kindOf(v)) // it may hold a secret
 	}
 	return nil, fmt.Sprintf("must be %v, is %s", k.Kind, describe(v))
 }
@@ -271,6 +272,21 @@ func describe(v any) string {
 		return "an array"
 	}
 	return fmt.Sprintf("a %T", v)
+}
+
+// kindOf describes a value without showing it.
+func kindOf(v any) string {
+	switch v.(type) {
+	case string:
+		return "a string"
+	case int64:
+		return "an integer"
+	case float64, number:
+		return "a number"
+	case bool:
+		return "a boolean"
+	}
+	return describe(v)
 }
 
 // clip keeps a message readable whatever was written in the file.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"sluice/internal/config"
 	"sluice/plugins/kit/signature"
 )
 
@@ -197,10 +198,7 @@ func parseStage(raw []byte) (q stageBody, err error) {
 		case "engine":
 			q.Engine, err = v.shortText()
 		case "config":
-			q.Config = v.raw
-			if v.raw[0] != '{' {
-				err = v.errorf("want an object, got %s", v.got())
-			}
+			q.Config, err = v.policyTable()
 		case "shadow_ticks":
 			var n uint64
 			if n, err = v.integer(0, MaxShadowTicks); err == nil {
@@ -231,6 +229,18 @@ func parseStage(raw []byte) (q stageBody, err error) {
 		err = root.errorf("signature_base64 goes with module_base64; the signature of a path is read from the file PATH%s, and a builtin needs none", signature.Extension)
 	}
 	return q, err
+}
+
+// policyTable is a policy's own table, an object of at most config.MaxPolicyTable bytes. Its error shows no value, which
+// may be a secret.
+func (v value) policyTable() ([]byte, error) {
+	if v.raw[0] != '{' {
+		return nil, v.errorf("want an object, got %s", strings.Replace(v.kind(), "the ", "a ", 1))
+	}
+	if len(v.raw) > config.MaxPolicyTable {
+		return nil, v.errorf("has %d bytes, at most %d are allowed; give a smaller table", len(v.raw), config.MaxPolicyTable)
+	}
+	return v.raw, nil
 }
 
 // base64 is a string's content, in base64.

@@ -172,7 +172,10 @@ func TestPolicyBodies(t *testing.T) {
 		{"unknown field", "stage", `{"hook":"gate","buildin":"ungated"}`, 400, "buildin"},
 		{"twice", "stage", `{"hook":"gate","hook":"gate"}`, 400, "given twice"},
 		{"not base64", "stage", `{"hook":"gate","module_base64":"?"}`, 400, "not base64"},
-		{"config no object", "stage", `{"hook":"gate","builtin":"ungated","config":[1]}`, 400, "config"},
+		{"config no object", "stage", `{"hook":"gate","builtin":"ungated","config":[1]}`, 400, "config (line 1, offset 44): want an object, got a list"},
+		{"config a string", "stage", `{"hook":"gate","builtin":"ungated","config":"hunter2"}`, 400, "want an object, got a string"},
+		{"config a number", "stage", `{"hook":"gate","builtin":"ungated","config":7712345}`, 400, "want an object, got a number"},
+		{"a large config", "stage", `{"hook":"gate","builtin":"ungated","config":{"a":"` + strings.Repeat("x", 64<<10) + `"}}`, 400, "has 65544 bytes, at most 65536 are allowed"},
 		{"builtin and path", "stage", `{"hook":"gate","builtin":"ungated","path":"x.wasm"}`, 400, "2 of builtin, path and module_base64 are given; give one"},
 		{"path and module", "stage", `{"hook":"gate","path":"x.wasm","module_base64":"AAAA"}`, 400, "give one"},
 		{"signature not base64", "stage", `{"hook":"gate","module_base64":"AAAA","signature_base64":"?"}`, 400, "not base64"},
@@ -201,6 +204,9 @@ func TestPolicyBodies(t *testing.T) {
 			a := s.call("POST", "/policies/"+c.path, c.body)
 			if len(a.body) > 4<<10 {
 				t.Errorf("an answer of %d bytes", len(a.body))
+			}
+			if strings.Contains(a.body, "hunter") || strings.Contains(a.body, "7712345") {
+				t.Errorf("a value of the configuration in %s", a.body)
 			}
 			if m := a.message(t); a.status != c.status || !strings.Contains(m, c.says) {
 				t.Errorf("%d %s, want %d and %q", a.status, m, c.status, c.says)
@@ -285,6 +291,9 @@ func TestPolicyPaths(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.call("POST", "/policies/stage", fmt.Sprintf(`{"hook":"gate","path":%q}`, c.path))
+			if strings.Contains(a.body, "hunter") || strings.Contains(a.body, "7712345") {
+				t.Errorf("a value of the configuration in %s", a.body)
+			}
 			if m := a.message(t); a.status != 400 || !strings.Contains(m, c.says) {
 				t.Errorf("%d %s, want 400 and %q", a.status, m, c.says)
 			}
