@@ -39,6 +39,7 @@ type follower struct {
 	log    *slog.Logger
 	hooks  serveHooks
 	now    *config.Config // what was applied last
+	before *config.Policy // whose shadow_ticks hold again if the change under way is refused; nil: they stay
 	files  map[abi.Hook]*moduleFile
 	change *changeUnderWay // nil: none
 	cancel context.CancelFunc
@@ -140,15 +141,24 @@ func (f *follower) reload(ctx context.Context) {
 	keepFixed(&f.now.Policy, &next.Policy)
 	changing := len(keys) > 0 || f.change != nil
 	f.giveUp(errSuperseded)
-	// What only says how changes are made holds at once.
-	f.local.SetShadowTicks(&next.Policy)
+	// What only says how changes are made holds at once, for this one too, and no longer where it is refused.
+	before, ticks := f.now.Policy, []any{}
 	for _, h := range configured() {
 		from, to := router.HookOf(&f.now.Policy, h), router.HookOf(&next.Policy, h)
-		changing = changing || from.ShadowTicks != to.ShadowTicks
+		if from.ShadowTicks != to.ShadowTicks {
+			ticks = append(ticks, h.String(), to.ShadowTicks)
+		}
 		from.ShadowTicks = to.ShadowTicks
 	}
+	f.local.SetShadowTicks(&f.now.Policy)
 	changed := f.withStrayed(f.differing(&next.Policy, configured()))
-	if len(changed) == 0 && !changing {
+	f.before = nil
+	switch {
+	case len(changed) > 0:
+		f.before = &before
+	case len(ticks) > 0:
+		f.log.Info("the configured shadow_ticks hold for what comes next", ticks...)
+	case !changing:
 		f.log.Info("the configuration was read again; nothing changed")
 	}
 	_ = f.apply(ctx, &next.Policy, changed, false) // it has logged what is wrong
@@ -208,6 +218,9 @@ func (f *follower) look(ctx context.Context) {
 		f.giveUp(errSuperseded)
 	}
 	changed := f.differing(p, hooks)
+	if len(changed) > 0 {
+		f.before = nil
+	}
 	f.retry(changed, f.apply(ctx, p, changed, true))
 }
 
@@ -291,15 +304,29 @@ func (f *follower) took(ctx context.Context, p *config.Policy, changed []abi.Hoo
 	if err != nil {
 		if ctx.Err() == nil {
 			f.log.Error("the configured policies were not taken; what runs keeps running", "hooks", names, "error", err)
+			f.takeBack()
 		}
 		return err
 	}
 	for _, h := range changed {
 		*router.HookOf(&f.now.Policy, h) = *router.HookOf(p, h)
 	}
+	f.before = nil
 	f.remember(changed)
 	f.log.Info("the configured policies are in use", "hooks", names)
 	return nil
+}
+
+// takeBack has the shadow_ticks hold again that held before the configuration was read whose policies were refused.
+func (f *follower) takeBack() {
+	if f.before == nil {
+		return
+	}
+	for _, h := range configured() {
+		router.HookOf(&f.now.Policy, h).ShadowTicks = router.HookOf(f.before, h).ShadowTicks
+	}
+	f.before = nil
+	f.local.SetShadowTicks(&f.now.Policy)
 }
 
 func hookNames(hooks []abi.Hook) []string {

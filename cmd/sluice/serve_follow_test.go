@@ -454,6 +454,35 @@ func TestServeHangupInShadow(t *testing.T) {
 	f.hup(first, 5)
 }
 
+// shadow_ticks of a configuration that was refused do not hold; those of one that changes nothing else do, and the log
+// says so.
+func TestServeRefusedReloadKeepsShadowTicks(t *testing.T) {
+	f := startFollowed(t, withShadow("restore-gated", 0))
+	staged := func(ticks int) {
+		t.Helper()
+		if status, _ := f.post("/policies/stage", `{"hook":"gate","builtin":"pending-only","engine":"native"}`); status != http.StatusOK {
+			t.Fatalf("stage: %d", status)
+		}
+		sets := f.sets(server.PolicyStaged)
+		switch run := sets[len(sets)-1].Shadow; {
+		case ticks == 0 && run != nil:
+			t.Errorf("a push runs %d ticks in the shadow, want none", run.Of)
+		case ticks > 0 && (run == nil || run.Of != ticks):
+			t.Errorf("a push has the shadow run %+v, want one of %d ticks", run, ticks)
+		}
+	}
+	staged(0)
+	f.write(strings.Replace(withShadow("ungated", 7), "builtin = \"ungated\"\nengine = \"native\"", `path = "nope.wasm"`, 1))
+	f.hup("the configured policies were not taken", 1)
+	staged(0)
+	f.write(withShadow("restore-gated", 5))
+	f.hup("the configured shadow_ticks hold for what comes next", 1)
+	staged(5)
+	if !strings.Contains(f.stderr.String(), "gate=5") {
+		t.Errorf("the log does not say which shadow_ticks were taken:\n%s", f.stderr)
+	}
+}
+
 // A module that is written while an earlier version of it is in its shadow run takes that one's place; written back, it
 // leaves nothing to do.
 func TestServeFollowsModulesInShadow(t *testing.T) {
