@@ -34,7 +34,7 @@ func (p Pin) check(wasm, sig []byte) error {
 		return reject("key", "%v; write the public key that sluice policy keygen prints", err)
 	}
 	if len(sig) == 0 {
-		return reject("key", "the module has no signature by %s; sign it with sluice policy sign, and put FILE.wasm%s beside it", p.Key, signing.Extension)
+		return reject("key", "the module has no signature by %s; sign it with sluice policy sign, and put FILE.wasm%s beside it, or send its content as signature_base64 with a push of the bytes", p.Key, signing.Extension)
 	}
 	if err := signing.Verify(key, wasm, sig); err != nil {
 		return reject("key", "%v", err)

@@ -149,3 +149,14 @@ func TestMemoryPagesOfASpec(t *testing.T) {
 		})
 	}
 }
+
+// A module that came without a name is called by its hash in a refusal, as where it runs.
+func TestARefusedModuleHasAName(t *testing.T) {
+	host := plugins.NewHost(plugins.Options{})
+	defer closing(t, host.Close)
+	wasm := []byte("no module")
+	_, err := host.NewSet(context.Background(), []plugins.Spec{{Hook: abi.Gate, Module: wasm}}, abi.HostInfo{})
+	if want := fmt.Sprintf("policy %q", fmt.Sprintf("%x", sha256.Sum256(wasm))[:12]); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want it to name %s", err, want)
+	}
+}

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -199,6 +200,8 @@ func (s Spec) label() string {
 		return s.Builtin
 	case s.Name != "":
 		return s.Name
+	case len(s.Module) > 0:
+		return fmt.Sprintf("%x", sha256.Sum256(s.Module))[:12] // as where it runs
 	}
 	return "module"
 }
