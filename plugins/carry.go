@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sluice/abi"
 )
@@ -97,7 +98,7 @@ func (s *Slot) carry(from *Slot, again bool) Carried {
 		return Carried{Reason: "the predecessor saves no state"}
 	case !takes:
 		return Carried{Reason: "the successor loads no state"}
-	case !contains(loads, schema):
+	case !slices.Contains(loads, schema):
 		return Carried{Reason: fmt.Sprintf("the predecessor's state is of schema %d, the successor loads %d", schema, loads)}
 	}
 	old, isInstance := from.active.(*Instance)
@@ -160,13 +161,4 @@ func (b broken) Begin(hook abi.Hook, _, _ uint64, _, _ int) (abi.Batch, error) {
 	f := *b.fault
 	f.Hook = hook
 	return abi.Batch{}, &f
-}
-
-func contains(list []uint32, v uint32) bool {
-	for _, x := range list {
-		if x == v {
-			return true
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"sluice/abi"
@@ -108,7 +109,7 @@ func runAlike(t *testing.T, h *Host, e Engine, path string, configs [][]byte, te
 				t.Fatalf("%s: %v", path, err)
 			}
 			for _, v := range vectors() {
-				if !has(hs, v.hook) {
+				if !slices.Contains(hs, v.hook) {
 					continue
 				}
 				ran++

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sluice/abi"
 )
@@ -242,7 +243,7 @@ func trials(ctx context.Context, hs []abi.Hook, build func(context.Context) (Cal
 	}
 	defer closeIt()
 	for _, v := range vectors() {
-		if !has(hs, v.hook) {
+		if !slices.Contains(hs, v.hook) {
 			continue
 		}
 		if c == nil {
@@ -265,15 +266,6 @@ func trials(ctx context.Context, hs []abi.Hook, build func(context.Context) (Cal
 		}
 	}
 	return all, nil
-}
-
-func has(hs []abi.Hook, h abi.Hook) bool {
-	for _, x := range hs {
-		if x == h {
-			return true
-		}
-	}
-	return false
 }
 
 // try runs one vector and returns status and output bytes, or the class of the fault.
